@@ -1,0 +1,1 @@
+//! Builds everything, in order; the only place that knows all parts.

@@ -1,0 +1,1 @@
+//! Command line and configuration file, resolved into what the application is built from.

@@ -1,0 +1,1 @@
+//! The ext_proc protocol as a state machine without I/O.

@@ -1,0 +1,3 @@
+//! The `lodesman` binary.
+
+fn main() {}

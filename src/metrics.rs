@@ -1,0 +1,1 @@
+//! Every metric family as a field of one typed struct.

@@ -1,0 +1,1 @@
+//! What is known of the endpoints: one immutable snapshot, one writer.

@@ -1,0 +1,1 @@
+//! What a request asks for, read from its path and body as the bytes arrive.

@@ -1,0 +1,1 @@
+//! One polling loop per endpoint: reads a model server's metrics page into the pool.

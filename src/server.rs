@@ -1,0 +1,1 @@
+//! Listeners: ext_proc over gRPC, health, metrics and admin over HTTP.

@@ -1,0 +1,1 @@
+//! Simulated model servers: real HTTP servers over the pure engine of [`engine`].

@@ -1,0 +1,1 @@
+//! Logs: one subscriber, JSON or text, its level changeable while running.
