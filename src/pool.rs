@@ -1,1 +1,19 @@
 //! What is known of the endpoints: one immutable snapshot, one writer.
+//!
+//! Everything that can change the pool is an [`Event`]. One task applies events to the [`State`] and publishes a
+//! [`Snapshot`]; a decision loads that snapshot once and sees one consistent view. The only state that requests share
+//! and change themselves is [`Live`], the count of what they have in flight on an endpoint.
+
+pub use self::endpoint::{Endpoint, EndpointId, EndpointSpec, Slot};
+pub use self::live::{InFlight, Live};
+pub use self::sample::{Reading, Sample};
+pub use self::snapshot::Snapshot;
+pub use self::state::{Change, Event, State};
+
+pub mod readiness;
+
+mod endpoint;
+mod live;
+mod sample;
+mod snapshot;
+mod state;

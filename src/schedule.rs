@@ -1,1 +1,97 @@
 //! How an endpoint is chosen: filters, weighted scorers, a picker.
+//!
+//! A [`Profile`] is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
+//! goes to the picker. Plugins are rows of the table [`registry::PLUGINS`]; each is one file under `filter/`,
+//! `scorer/` or `picker/`. A plugin that panics is left out of the pass, never of the process.
+
+use std::fmt::Debug;
+use std::time::Instant;
+
+use crate::pool::{Slot, Snapshot};
+use crate::request::Parsed;
+
+pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
+
+pub mod picker;
+pub mod profile;
+pub mod readings;
+pub mod registry;
+pub mod scorer;
+
+/// What a plugin may look at.
+#[derive(Clone, Copy, Debug)]
+pub struct PickContext<'a> {
+    /// The request as it was read from its body.
+    pub request: &'a Parsed,
+    /// The model to ask the server for, after rewriting; none when the API names no model.
+    pub model: Option<&'a str>,
+    /// The pool; the same for all plugins of a decision.
+    pub snapshot: &'a Snapshot,
+    /// When the decision began.
+    pub now: Instant,
+}
+
+/// Removes candidates that must not be chosen.
+pub trait Filter: Debug + Send + Sync {
+    /// Keeps the candidates that may be chosen, in their order.
+    fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>);
+}
+
+/// Rates candidates.
+pub trait Scorer: Debug + Send + Sync {
+    /// Writes a score of 0.0 ..= 1.0 for each candidate; `scores` is as long as `candidates` and holds 0.0.
+    fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]);
+}
+
+/// Chooses by the sums of the scores.
+pub trait Picker: Debug + Send + Sync {
+    /// Writes the positions of the chosen candidates, best first; `dice` is random.
+    fn pick(&self, scores: &[f32], dice: u64, chosen: &mut Vec<usize>);
+}
+
+/// Position of the least loaded candidate by `load`, at random among equals; none when there is no candidate.
+pub fn least<T: PartialOrd>(
+    candidates: &[Slot],
+    dice: u64,
+    load: impl Fn(Slot) -> T,
+) -> Option<usize> {
+    let mut rng = fastrand::Rng::with_seed(dice);
+    let mut best: Option<(T, usize)> = None;
+    let mut ties = 0_usize;
+    for (at, &slot) in candidates.iter().enumerate() {
+        let load = load(slot);
+        let better = best.as_ref().is_none_or(|(least, _)| load < *least);
+        let tie = best.as_ref().is_some_and(|(least, _)| load == *least);
+        ties = if better { 1 } else { ties + usize::from(tie) };
+        if better || (tie && rng.usize(..ties) == 0) {
+            best = Some((load, at));
+        }
+    }
+    best.map(|(_, at)| at)
+}
+
+#[cfg(test)]
+pub(crate) mod fixture;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn least_draws_evenly_among_equals_and_never_takes_a_greater() {
+        let snapshot = fixture::snapshot(4);
+        let loads = [2, 1, 1, 1];
+        let mut counts = [0; 4];
+        for dice in 0..3000 {
+            let at = least(snapshot.ready(), dice, |slot| loads[slot.index()]).expect("not empty");
+            counts[at] += 1;
+        }
+        assert_eq!(counts[0], 0);
+        assert!(counts[1..].iter().all(|count| (900..1100).contains(count)), "{counts:?}");
+    }
+
+    #[test]
+    fn least_of_nothing_is_nothing() {
+        assert_eq!(least(&[], 7, |_| 0), None);
+    }
+}

@@ -1,0 +1,62 @@
+//! One place a request can be sent to, and how it is named inside the process.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::pool::Live;
+
+/// Index of an endpoint in all columns of a snapshot, stable while the endpoint lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Slot(pub(in crate::pool) u16);
+
+impl Slot {
+    /// Position in a column.
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+}
+
+/// Names an endpoint beyond the reuse of its slot: two endpoints that had the same slot differ in `epoch`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct EndpointId {
+    /// Where its columns are.
+    pub slot: Slot,
+    /// Counts the endpoints that the pool has ever had.
+    pub epoch: u64,
+}
+
+/// An endpoint as its source describes it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointSpec {
+    /// Unique in the pool; a pod's name with `-rank-<n>` in Kubernetes, the configured name otherwise.
+    pub name: String,
+    /// Namespace of the pod; `default` outside Kubernetes.
+    pub namespace: String,
+    /// Where requests go, and where the metrics page is read.
+    pub address: SocketAddr,
+    /// Labels that filters and dialects look at.
+    pub labels: BTreeMap<String, String>,
+}
+
+/// An endpoint of the pool with what is fixed while it lives.
+#[derive(Debug)]
+pub struct Endpoint {
+    /// Its name inside the process.
+    pub id: EndpointId,
+    /// What its source says.
+    pub spec: EndpointSpec,
+    /// `ip:port`, IPv6 in brackets: the value of the destination header.
+    pub destination: Bytes,
+    /// What this process has in flight on it.
+    pub live: Arc<Live>,
+}
+
+impl Endpoint {
+    pub(in crate::pool) fn new(id: EndpointId, spec: EndpointSpec, live: Arc<Live>) -> Self {
+        let destination = Bytes::from(spec.address.to_string());
+        Self { id, spec, destination, live }
+    }
+}

@@ -1,0 +1,1 @@
+//! May this replica take traffic, and if not why.

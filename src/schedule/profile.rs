@@ -1,0 +1,251 @@
+//! One pass over the candidates: filters, weighted columns of scores, picker.
+//!
+//! Scores are clamped to 0.0 ..= 1.0 (NaN is 0.0), multiplied by their weight and summed. Every plugin call is
+//! contained: one that panics is a [`Fault`] and is left out. Once the pass is late the remaining scorers are skipped
+//! and the least loaded candidate is taken; filters always run, since they guard a boundary.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use smallvec::SmallVec;
+
+use crate::pool::Slot;
+use crate::schedule::registry::Empty;
+use crate::schedule::{Filter, PickContext, Picker, Scorer, least};
+
+/// Filters, scorers and a picker under the names of the configuration.
+#[derive(Debug)]
+pub struct Profile {
+    /// In the order in which they run.
+    pub filters: Vec<FilterStep>,
+    /// Each with its weight.
+    pub scorers: Vec<ScorerStep>,
+    /// Chooses by the sums.
+    pub picker: PickerStep,
+}
+
+/// A filter of a profile.
+#[derive(Debug)]
+pub struct FilterStep {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// What it means when it leaves nothing.
+    pub empty: Empty,
+    /// The filter.
+    pub filter: Box<dyn Filter>,
+}
+
+/// A scorer of a profile.
+#[derive(Debug)]
+pub struct ScorerStep {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// What its scores are multiplied by; 1.0 unless configured.
+    pub weight: f32,
+    /// The scorer.
+    pub scorer: Box<dyn Scorer>,
+}
+
+/// The picker of a profile.
+#[derive(Debug)]
+pub struct PickerStep {
+    /// Its name in the configuration.
+    pub name: Box<str>,
+    /// The picker.
+    pub picker: Box<dyn Picker>,
+}
+
+/// How a pass is bounded.
+#[derive(Clone, Copy)]
+pub struct Limits<'a> {
+    /// Whether a filter that fails is left out (fail-open) or refuses the request (fail-close).
+    pub leave_out_filters: bool,
+    /// Whether the decision's deadline has passed; asked before each scorer.
+    pub late: &'a dyn Fn() -> bool,
+    /// Random, for ties.
+    pub dice: u64,
+}
+
+/// Buffers of a pass, kept warm so that a pick allocates nothing.
+#[derive(Debug, Default)]
+pub struct Scratch {
+    /// In: the endpoints to choose from. Out: those that the filters left.
+    pub candidates: Vec<Slot>,
+    /// The weighted sum for each candidate.
+    pub total: Vec<f32>,
+    /// Positions of the chosen candidates, best first.
+    pub chosen: Vec<usize>,
+    column: Vec<f32>,
+    before: Vec<Slot>,
+}
+
+impl Scratch {
+    /// The chosen endpoints, best first.
+    pub fn chosen(&self) -> impl Iterator<Item = Slot> {
+        self.chosen.iter().filter_map(|&at| self.candidates.get(at).copied())
+    }
+}
+
+/// What happened in a pass that chose.
+#[derive(Debug, Default)]
+pub struct Pass {
+    /// Plugins that were left out, and why.
+    pub faults: SmallVec<[Fault; 1]>,
+    /// The picker's choice stands; false when the least loaded candidate was taken instead.
+    pub by_policy: bool,
+}
+
+/// Why a plugin was left out of a pass.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// The named plugin panicked.
+    Panicked(Box<str>),
+    /// The deadline passed before the named scorer.
+    Late(Box<str>),
+    /// The named picker chose nothing although there were candidates.
+    ChoseNothing(Box<str>),
+}
+
+/// Why a pass chose nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The filters left no candidate.
+    NoneLeft(Empty),
+    /// A filter failed and is not to be left out.
+    FilterFailed(Fault),
+}
+
+impl Profile {
+    /// Chooses among `scratch.candidates`.
+    ///
+    /// # Errors
+    /// When no candidate is left, or when a filter failed under fail-close.
+    pub fn pick(
+        &self,
+        cx: PickContext<'_>,
+        limits: Limits<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Pass, Refusal> {
+        let mut pass = Pass { by_policy: true, ..Pass::default() };
+        self.filter(cx, limits, scratch, &mut pass)?;
+        self.score(cx, limits, scratch, &mut pass);
+        scratch.chosen.clear();
+        if pass.by_policy && !self.choose(limits, scratch, &mut pass) {
+            pass.by_policy = false;
+        }
+        if !pass.by_policy {
+            scratch.chosen.clear();
+            let load = |slot| cx.snapshot.in_flight(slot);
+            scratch.chosen.extend(least(&scratch.candidates, limits.dice, load));
+        }
+        Ok(pass)
+    }
+
+    fn filter(
+        &self,
+        cx: PickContext<'_>,
+        limits: Limits<'_>,
+        scratch: &mut Scratch,
+        pass: &mut Pass,
+    ) -> Result<(), Refusal> {
+        for step in &self.filters {
+            scratch.before.clone_from(&scratch.candidates);
+            if !contained(|| step.filter.filter(cx, &mut scratch.candidates)) {
+                let fault = Fault::Panicked(step.name.clone());
+                if !limits.leave_out_filters {
+                    return Err(Refusal::FilterFailed(fault));
+                }
+                pass.faults.push(fault);
+                std::mem::swap(&mut scratch.candidates, &mut scratch.before);
+            }
+            if scratch.candidates.is_empty() {
+                return Err(Refusal::NoneLeft(step.empty));
+            }
+        }
+        if scratch.candidates.is_empty() {
+            Err(Refusal::NoneLeft(Empty::Capability))
+        } else {
+            Ok(())
+        }
+    }
+
+    fn score(
+        &self,
+        cx: PickContext<'_>,
+        limits: Limits<'_>,
+        scratch: &mut Scratch,
+        pass: &mut Pass,
+    ) {
+        let Scratch { candidates, total, column, .. } = scratch;
+        total.clear();
+        total.resize(candidates.len(), 0.0);
+        for step in &self.scorers {
+            if (limits.late)() {
+                pass.faults.push(Fault::Late(step.name.clone()));
+                pass.by_policy = false;
+                return;
+            }
+            column.clear();
+            column.resize(candidates.len(), 0.0);
+            if !contained(|| step.scorer.score(cx, candidates, column)) {
+                pass.faults.push(Fault::Panicked(step.name.clone()));
+                continue;
+            }
+            for (sum, score) in total.iter_mut().zip(&*column) {
+                let score = if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) };
+                *sum += step.weight * score;
+            }
+        }
+        if (limits.late)() {
+            pass.faults.push(Fault::Late(self.picker.name.clone()));
+            pass.by_policy = false;
+        }
+    }
+
+    /// Lets the picker choose; false when it failed to.
+    fn choose(&self, limits: Limits<'_>, scratch: &mut Scratch, pass: &mut Pass) -> bool {
+        let Scratch { candidates, total, chosen, .. } = scratch;
+        if !contained(|| self.picker.picker.pick(total, limits.dice, chosen)) {
+            pass.faults.push(Fault::Panicked(self.picker.name.clone()));
+            return false;
+        }
+        chosen.retain(|&at| at < candidates.len());
+        if chosen.is_empty() {
+            pass.faults.push(Fault::ChoseNothing(self.picker.name.clone()));
+        }
+        !chosen.is_empty()
+    }
+}
+
+impl std::fmt::Debug for Limits<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Limits")
+            .field("leave_out_filters", &self.leave_out_filters)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Fault {
+    /// The plugin at fault.
+    pub fn plugin(&self) -> &str {
+        match self {
+            Self::Panicked(name) | Self::Late(name) | Self::ChoseNothing(name) => name,
+        }
+    }
+
+    /// A word for logs and metric labels.
+    pub fn cause(&self) -> &'static str {
+        match self {
+            Self::Panicked(_) => "panic",
+            Self::Late(_) => "deadline",
+            Self::ChoseNothing(_) => "no_choice",
+        }
+    }
+}
+
+/// Runs `plugin`; false when it panicked. The buffers that it wrote to are overwritten or restored by the caller.
+fn contained(plugin: impl FnOnce()) -> bool {
+    catch_unwind(AssertUnwindSafe(plugin)).is_ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,158 @@
+//! The table of plugins.
+//!
+//! Lookup, the configuration's checks, the manual and the tests that every plugin must pass all read it. A plugin is
+//! one file and one row here.
+
+use serde::de::DeserializeOwned;
+
+use crate::request::Parsers;
+use crate::schedule::{Filter, Picker, Scorer, picker, scorer};
+
+/// All plugins of this build.
+pub static PLUGINS: &[Plugin] = &[
+    scorer::active_request::PLUGIN,
+    scorer::kv_cache_utilization::PLUGIN,
+    scorer::queue::PLUGIN,
+    scorer::running_requests::PLUGIN,
+    picker::max_score::PLUGIN,
+    picker::random::PLUGIN,
+    SINGLE_PROFILE_HANDLER,
+    parser(
+        "openai-parser",
+        "Reads OpenAI requests: chat, completions, responses, embeddings and others.",
+    ),
+    parser("anthropic-parser", "Reads Anthropic messages."),
+    parser("vllmhttp-parser", "Reads vLLM's own generate requests."),
+    parser("sglanghttp-parser", "Reads SGLang's own generate requests."),
+    parser("vllmgrpc-parser", "Reads vLLM's gRPC requests."),
+    parser("vertexai-parser", "Reads Vertex AI prediction requests."),
+    parser("passthrough-parser", "Takes every request unread."),
+];
+
+/// The handler of a configuration with one profile.
+const SINGLE_PROFILE_HANDLER: Plugin = Plugin {
+    name: "single-profile-handler",
+    summary: "Runs the only profile.",
+    build: Build::SingleProfileHandler,
+};
+
+/// One kind of plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct Plugin {
+    /// Its `type` in the configuration.
+    pub name: &'static str,
+    /// One sentence for the manual.
+    pub summary: &'static str,
+    /// What it is and how it is made.
+    pub build: Build,
+}
+
+/// What a plugin is, with its constructor from the `parameters` of the configuration.
+#[derive(Clone, Copy, Debug)]
+pub enum Build {
+    /// Removes candidates; the second value says what it means when it leaves none.
+    Filter(fn(Parameters) -> Result<Box<dyn Filter>, BadParameters>, Empty),
+    /// Rates candidates.
+    Scorer(fn(Parameters) -> Result<Box<dyn Scorer>, BadParameters>),
+    /// Chooses.
+    Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
+    /// The handler of a single profile; takes no parameters.
+    SingleProfileHandler,
+    /// A request parser.
+    Parser,
+}
+
+/// What it means that a filter leaves no candidate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Empty {
+    /// No endpoint can serve the request: 503.
+    Capability,
+    /// Endpoints could, but have no room: 429.
+    Load,
+}
+
+/// The free-form `parameters` of a plugin; null when there are none.
+pub type Parameters = serde_json::Value;
+
+/// Why parameters were refused.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct BadParameters(pub String);
+
+/// Finds a plugin by its type in `tables`, the first that has it.
+pub fn find(tables: &[&'static [Plugin]], name: &str) -> Option<&'static Plugin> {
+    tables.iter().flat_map(|table| table.iter()).find(|plugin| plugin.name == name)
+}
+
+/// Reads parameters into a plugin's own struct; absent ones are an empty object.
+///
+/// # Errors
+/// When a field is unknown or of the wrong type.
+pub fn parameters<T: DeserializeOwned>(raw: Parameters) -> Result<T, BadParameters> {
+    let raw = if raw.is_null() { serde_json::json!({}) } else { raw };
+    serde_json::from_value(raw).map_err(|error| BadParameters(error.to_string()))
+}
+
+const fn parser(name: &'static str, summary: &'static str) -> Plugin {
+    Plugin { name, summary, build: Build::Parser }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+    use crate::pool::Sample;
+    use crate::request::Parsed;
+    use crate::schedule::{PickContext, fixture};
+
+    #[test]
+    fn names_are_unique() {
+        let mut names: Vec<_> = PLUGINS.iter().map(|plugin| plugin.name).collect();
+        names.sort_unstable();
+        assert!(names.windows(2).all(|pair| pair[0] != pair[1]), "{names:?}");
+    }
+
+    #[test]
+    fn every_parser_row_is_a_parser() {
+        for plugin in PLUGINS.iter().filter(|plugin| matches!(plugin.build, Build::Parser)) {
+            assert!(Parsers::named(plugin.name).is_some(), "{}", plugin.name);
+        }
+    }
+
+    #[test]
+    fn every_scorer_stays_in_range_on_any_pool() {
+        let (now, request) = (Instant::now(), Parsed::default());
+        let full = Sample { waiting: Some(1e9), running: Some(1e9), kv_usage: Some(7.0) };
+        let pools = [
+            fixture::snapshot(0),
+            fixture::snapshot(1),
+            fixture::snapshot(1000),
+            fixture::sampled(&[Some(Sample::default()), None, Some(full)], now),
+        ];
+        for plugin in PLUGINS {
+            let Build::Scorer(build) = plugin.build else { continue };
+            let scorer = build(Parameters::Null).expect("defaults are good");
+            for snapshot in &pools {
+                let mut scores = vec![0.0; snapshot.ready().len()];
+                let cx = PickContext { request: &request, model: None, snapshot, now };
+                scorer.score(cx, snapshot.ready(), &mut scores);
+                assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
+            }
+        }
+    }
+
+    #[test]
+    fn unknown_parameters_are_refused_by_name() {
+        for plugin in PLUGINS {
+            let raw = serde_json::json!({"nonsense": 1});
+            let error = match plugin.build {
+                Build::Filter(build, _) => build(raw).err(),
+                Build::Scorer(build) => build(raw).err(),
+                Build::Picker(build) => build(raw).err(),
+                Build::SingleProfileHandler | Build::Parser => continue,
+            };
+            assert!(error.is_some_and(|error| error.0.contains("nonsense")), "{}", plugin.name);
+        }
+    }
+}

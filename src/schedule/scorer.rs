@@ -1,0 +1,6 @@
+//! Scorers, one file each.
+
+pub(in crate::schedule) mod active_request;
+pub(in crate::schedule) mod kv_cache_utilization;
+pub(in crate::schedule) mod queue;
+pub(in crate::schedule) mod running_requests;

@@ -1,0 +1,83 @@
+//! Prefers endpoints with a short waiting queue.
+//!
+//! `score = (max - waiting) / (max - min)` over the candidates; 1.0 for all when they are equal. A stale queue is taken
+//! to be what this process has in flight there, an unknown one to be the median of the known.
+
+use serde::Deserialize;
+
+use crate::pool::Slot;
+use crate::schedule::readings::{fill, lower_is_better};
+use crate::schedule::registry::{Build, Plugin, parameters};
+use crate::schedule::{PickContext, Scorer};
+
+pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
+    name: "queue-scorer",
+    summary: "Prefers endpoints with a short waiting queue.",
+    build: Build::Scorer(|raw| Ok(Box::new(parameters::<Queue>(raw)?))),
+};
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Queue {}
+
+impl Scorer for Queue {
+    fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
+        let waiting = |slot, now| cx.snapshot.waiting(slot, now);
+        fill(cx, candidates, scores, waiting, |slot| Some(cx.snapshot.in_flight(slot) as f32));
+        lower_is_better(scores);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, Instant};
+
+    use super::*;
+    use crate::pool::{InFlight, Sample};
+    use crate::request::Parsed;
+    use crate::schedule::fixture;
+
+    fn waiting(n: f32) -> Option<Sample> {
+        Some(Sample { waiting: Some(n), ..Sample::default() })
+    }
+
+    fn scores(samples: &[Option<Sample>], age: Duration, busy: Option<usize>) -> Vec<f32> {
+        let read = Instant::now();
+        let snapshot = fixture::sampled(samples, read);
+        let busy = busy.and_then(|at| snapshot.endpoint(snapshot.ready()[at]));
+        let _in_flight = busy.map(|endpoint| InFlight::begin(&endpoint.live, 0));
+        let mut scores = vec![0.0; samples.len()];
+        let request = Parsed::default();
+        let cx =
+            PickContext { request: &request, model: None, snapshot: &snapshot, now: read + age };
+        Queue {}.score(cx, snapshot.ready(), &mut scores);
+        scores
+    }
+
+    #[test]
+    fn the_shortest_queue_scores_one_and_the_longest_zero() {
+        assert_eq!(
+            scores(&[waiting(0.0), waiting(5.0), waiting(10.0)], Duration::ZERO, None),
+            [1.0, 0.5, 0.0]
+        );
+    }
+
+    #[test]
+    fn a_server_never_read_is_neither_idle_nor_busy() {
+        assert_eq!(
+            scores(&[waiting(0.0), None, waiting(4.0), waiting(8.0)], Duration::ZERO, None)[1],
+            0.5
+        );
+    }
+
+    #[test]
+    fn a_stale_queue_counts_as_our_own_requests_there() {
+        let old = Duration::from_secs(60);
+        assert_eq!(scores(&[waiting(0.0), waiting(9.0)], old, Some(0)), [0.0, 1.0]);
+    }
+
+    #[test]
+    fn one_endpoint_scores_one() {
+        assert_eq!(scores(&[waiting(7.0)], Duration::ZERO, None), [1.0]);
+    }
+}
