@@ -1,1 +1,274 @@
-//! The path of one request: from what the exchange read to a decision, and to its completion.
+//! The path of one request: from what the exchange read to a decision.
+//!
+//! Screens the pool by the gateway's subset, runs the profile over what is left, and keeps the decision inside its
+//! deadline by a ladder of rungs. A fault of ours (a plugin that panics, the deadline missed) still ends in a pick;
+//! only a failed filter under fail-close refuses.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use smallvec::SmallVec;
+
+use crate::metrics::Metrics;
+use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
+use crate::request::Parsed;
+use crate::schedule::registry::Empty;
+use crate::schedule::{Fault, Limits, PickContext, Profile, Refusal, Scratch, least};
+
+/// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
+pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
+
+/// What a fault of ours means for a request that a filter should have guarded.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
+pub enum FailureMode {
+    /// Availability first: a failed filter is left out.
+    FailOpen,
+    /// Boundaries first: a failed filter refuses the request.
+    #[default]
+    FailClose,
+}
+
+/// What a decision needs to know of a request.
+#[derive(Clone, Copy, Debug)]
+pub struct Ask<'a> {
+    /// The body as it was read; the default when there was none to read.
+    pub request: &'a Parsed,
+    /// The request has no body: any endpoint will do, the least loaded is taken.
+    pub bodyless: bool,
+    /// The model to ask the server for; none when the API names no model.
+    pub model: Option<&'a str>,
+    /// What the gateway allows.
+    pub subset: &'a Subset,
+}
+
+/// Where a request goes.
+#[derive(Debug)]
+pub struct Decision {
+    /// The chosen endpoints, best first; never empty.
+    pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
+    /// The charge on the first of them.
+    pub in_flight: InFlight,
+    /// How the choice was made.
+    pub rung: Rung,
+    /// What was left out on the way.
+    pub faults: SmallVec<[Fault; 1]>,
+    /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
+    pub scores: Vec<(Arc<Endpoint>, f32)>,
+}
+
+/// How much knowledge a choice rests on, best first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rung {
+    /// The configured policy with fresh signals.
+    Policy,
+    /// Only what this process has in flight: signals are lost, or the deadline was missed.
+    LoadOnly,
+}
+
+/// Why a request is refused.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rejection {
+    /// The source of endpoints has not answered yet.
+    NotSynced,
+    /// No endpoint is ready, or none that the gateway allows or that can serve the request.
+    NoEndpoints,
+    /// Endpoints could serve the request but have no room.
+    Saturated,
+    /// A filter failed and the pool fails closed.
+    Internal(Fault),
+}
+
+/// Decides; shared by all exchanges.
+#[derive(Debug)]
+pub struct Director {
+    pool: Arc<ArcSwap<Snapshot>>,
+    profile: Profile,
+    metrics: Arc<Metrics>,
+    settings: Settings,
+}
+
+/// How the director decides.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// What a failed filter means.
+    pub failure_mode: FailureMode,
+    /// The time that a decision may take.
+    pub deadline: Duration,
+    /// Whether decisions carry the scores of all candidates.
+    pub scores: bool,
+}
+
+thread_local! {
+    /// One decision at a time runs on a thread: there is no await between its begin and its end.
+    static SCRATCH: RefCell<Scratch> = RefCell::default();
+}
+
+impl Director {
+    /// A director over a pool that someone else keeps current.
+    pub fn new(
+        pool: Arc<ArcSwap<Snapshot>>,
+        profile: Profile,
+        metrics: Arc<Metrics>,
+        settings: Settings,
+    ) -> Self {
+        Self { pool, profile, metrics, settings }
+    }
+
+    /// Where metrics go.
+    pub fn metrics(&self) -> &Arc<Metrics> {
+        &self.metrics
+    }
+
+    /// Whether a fault may be answered by letting the gateway go on without us.
+    pub fn failure_mode(&self) -> FailureMode {
+        self.settings.failure_mode
+    }
+
+    /// The endpoint at an address, as of now.
+    pub fn endpoint_at(&self, address: std::net::SocketAddr) -> Option<Arc<Endpoint>> {
+        let snapshot = self.pool.load();
+        snapshot.endpoint(snapshot.by_address(address)?).cloned()
+    }
+
+    /// Chooses endpoints for a request and charges the first of them.
+    ///
+    /// `clock` is asked when the decision begins and before each scorer; `dice` is random.
+    ///
+    /// # Errors
+    /// When the request is refused.
+    pub fn decide(
+        &self,
+        ask: Ask<'_>,
+        clock: fn() -> Instant,
+        dice: u64,
+    ) -> Result<Decision, Rejection> {
+        let (snapshot, began) = (self.pool.load(), clock());
+        SCRATCH.with_borrow_mut(|scratch| {
+            ask.subset.candidates(&snapshot, &mut scratch.candidates);
+            if scratch.candidates.is_empty() {
+                return Err(if snapshot.synced() {
+                    Rejection::NoEndpoints
+                } else {
+                    Rejection::NotSynced
+                });
+            }
+            let decision = if ask.bodyless {
+                self.least_loaded(&snapshot, began, scratch, dice)
+            } else {
+                self.by_policy(ask, (&snapshot, began), clock, dice, scratch)
+            };
+            self.metrics
+                .decision_duration
+                .observe(clock().saturating_duration_since(began).as_secs_f64());
+            decision
+        })
+    }
+
+    fn by_policy(
+        &self,
+        ask: Ask<'_>,
+        (snapshot, began): (&Snapshot, Instant),
+        clock: fn() -> Instant,
+        dice: u64,
+        scratch: &mut Scratch,
+    ) -> Result<Decision, Rejection> {
+        let cx = PickContext { request: ask.request, model: ask.model, snapshot, now: began };
+        let late = || clock().saturating_duration_since(began) > self.settings.deadline;
+        let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
+        let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
+        let pass = pass.map_err(|refusal| self.refused(refusal))?;
+        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
+        let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
+        self.count(rung, &pass.faults);
+        let tokens = ask.request.prompt_tokens;
+        let mut decision =
+            decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
+        decision.faults = pass.faults;
+        if self.settings.scores && pass.by_policy && !self.profile.scorers.is_empty() {
+            decision.scores = scores(snapshot, scratch);
+        }
+        Ok(decision)
+    }
+
+    /// For requests without a body: the shortest queue, ours included.
+    fn least_loaded(
+        &self,
+        snapshot: &Snapshot,
+        now: Instant,
+        scratch: &mut Scratch,
+        dice: u64,
+    ) -> Result<Decision, Rejection> {
+        let load = |slot: Slot| match snapshot.waiting(slot, now) {
+            crate::pool::Reading::Fresh(waiting) => waiting + snapshot.in_flight(slot) as f32,
+            crate::pool::Reading::Stale | crate::pool::Reading::Unknown => {
+                snapshot.in_flight(slot) as f32
+            }
+        };
+        scratch.chosen.clear();
+        scratch.chosen.extend(least(&scratch.candidates, dice, load));
+        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, now));
+        let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
+        self.count(rung, &[]);
+        decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)
+    }
+
+    fn refused(&self, refusal: Refusal) -> Rejection {
+        match refusal {
+            Refusal::NoneLeft(Empty::Capability) => Rejection::NoEndpoints,
+            Refusal::NoneLeft(Empty::Load) => Rejection::Saturated,
+            Refusal::FilterFailed(fault) => {
+                self.metrics.degraded("refused", fault.cause());
+                Rejection::Internal(fault)
+            }
+        }
+    }
+
+    fn count(&self, rung: Rung, faults: &[Fault]) {
+        self.metrics.rung.set(rung.depth());
+        for fault in faults {
+            self.metrics.degraded(rung.name(), fault.cause());
+        }
+        if faults.is_empty() && rung == Rung::LoadOnly {
+            self.metrics.degraded(rung.name(), "no_signals");
+        }
+    }
+}
+
+impl Rung {
+    /// A word for logs and metric labels.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Policy => "policy",
+            Self::LoadOnly => "load_only",
+        }
+    }
+
+    /// 0 for the best, more for less knowledge.
+    fn depth(self) -> i64 {
+        match self {
+            Self::Policy => 0,
+            Self::LoadOnly => 1,
+        }
+    }
+}
+
+fn decision(
+    snapshot: &Snapshot,
+    scratch: &Scratch,
+    prompt_tokens: u64,
+    rung: Rung,
+) -> Option<Decision> {
+    let endpoints: SmallVec<[_; 1]> =
+        scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
+    let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
+    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+}
+
+fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {
+    let scored = scratch.candidates.iter().zip(&scratch.total);
+    scored
+        .filter_map(|(&slot, &total)| Some((Arc::clone(snapshot.endpoint(slot)?), total)))
+        .collect()
+}

@@ -1,1 +1,327 @@
 //! The ext_proc protocol as a state machine without I/O.
+//!
+//! An [`Exchange`] is one stream: one HTTP request and its answer. Messages go in by [`Exchange::receive`]; when it says
+//! so the caller gets a decision from the director for [`Exchange::ask`] and gives it to [`Exchange::decided`]; replies
+//! come out by [`Exchange::pop`], in the order that the gateway needs: headers, body, trailers.
+//!
+//! What holds for every sequence of messages:
+//! - every byte of a body is sent on once, in order, or the request is refused, which happens at most once;
+//! - the body is never changed but for the value of `model`, and never copied but for that;
+//! - in modes other than full duplex every message has exactly one reply;
+//! - a stream is not ended by us after a body message, except after a refusal: the gateway would take an early end for
+//!   an empty body;
+//! - what the protocol does not foresee is counted and ignored.
+//!
+//! `request` is the half up to the decision, `response` the half after it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+
+use crate::director::{Ask, Decision, Director, FailureMode, Rejection};
+use crate::pool::Subset;
+use crate::request::{Api, Dialect, Parsers};
+use crate::schedule::Fault;
+use crate::wire::processing_request::Request as Message;
+use crate::wire::{Metadata, ProcessingRequest, ProcessingResponse};
+
+use self::account::{Account, Who};
+use self::budget::Share;
+use self::headers::RequestHeaders;
+use self::modes::Modes;
+use self::refusal::Refusal;
+use self::reply::Side;
+use self::request::Phase;
+use self::response::Answer;
+
+pub use self::budget::Budget;
+pub use self::modes::BodyMode;
+
+mod account;
+mod budget;
+mod headers;
+mod metadata;
+mod modes;
+mod refusal;
+mod reply;
+mod request;
+mod response;
+
+/// How exchanges behave; the same for all.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Which APIs are read.
+    pub parsers: Parsers,
+    /// Longest request body in bytes that is held for a decision; longer ones are answered with 413.
+    pub body_limit: usize,
+    /// Bytes of request bodies that all exchanges may hold; beyond it requests are answered with 429.
+    pub budget: Arc<Budget>,
+    /// Longest piece of a body in one reply, in bytes.
+    pub chunk_limit: usize,
+    /// Bytes of a header map that are looked at.
+    pub header_limit: usize,
+    /// Longest wait for the next piece of a request body; then 408.
+    pub body_read_timeout: Duration,
+    /// Longest silence of a stream after its decision; then it is taken for lost and ended.
+    pub idle_timeout: Duration,
+    /// Whether all chosen endpoints are named, or only the first.
+    pub destination_list: bool,
+    /// Whether the gateway's subset hint is ignored.
+    pub ignore_subset: bool,
+}
+
+/// What the caller does next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Read another message.
+    Read,
+    /// Get a decision for [`Exchange::ask`].
+    Decide,
+}
+
+/// How a stream ends by our will.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// In good order.
+    Ok,
+    /// With the gRPC status UNAVAILABLE, so that a gateway that fails open goes on by itself.
+    Unavailable,
+    /// With the gRPC status INTERNAL: a fault of ours after the decision, when no answer of our own can help.
+    Internal,
+}
+
+/// One ext_proc stream.
+#[derive(Debug)]
+pub struct Exchange {
+    director: Arc<Director>,
+    settings: Arc<Settings>,
+    /// Known from the first message on.
+    modes: Option<Modes>,
+    /// The gateway takes no replies.
+    observed: bool,
+    head: RequestHeaders,
+    api: Option<Api>,
+    subset: Subset,
+    phase: Phase,
+    answer: Answer,
+    /// Bounded by what one message can cause: a body at most, cut into pieces.
+    replies: VecDeque<ProcessingResponse>,
+    /// What the held body and the replies made of it take of the budget.
+    share: Share,
+    account: Account,
+    end: Option<End>,
+}
+
+impl Exchange {
+    /// An exchange that has received nothing.
+    pub fn new(director: Arc<Director>, settings: Arc<Settings>) -> Self {
+        let account = Account::new(Arc::clone(director.metrics()));
+        let share = settings.budget.share();
+        Self {
+            director,
+            settings,
+            modes: None,
+            observed: false,
+            head: RequestHeaders::default(),
+            api: None,
+            subset: Subset::All,
+            phase: Phase::Headers,
+            answer: Answer::default(),
+            replies: VecDeque::new(),
+            share,
+            account,
+            end: None,
+        }
+    }
+
+    /// Takes a message of the gateway in.
+    pub fn receive(&mut self, message: ProcessingRequest, now: Instant) -> Next {
+        if self.end.is_some() {
+            return Next::Read;
+        }
+        if self.modes.is_none() {
+            self.modes =
+                Some(message.protocol_config.as_ref().map(Modes::told).unwrap_or_default());
+            self.observed = message.observability_mode;
+        }
+        if let Some(metadata) = &message.metadata_context {
+            self.metadata(metadata);
+        }
+        match message.request {
+            Some(Message::RequestHeaders(headers)) => self.request_headers(headers, now),
+            Some(Message::RequestBody(body)) => self.request_body(body),
+            Some(Message::RequestTrailers(_)) => self.request_trailers(),
+            Some(Message::ResponseHeaders(headers)) => self.response_headers(headers, now),
+            Some(Message::ResponseBody(body)) => self.response_body(body, now),
+            Some(Message::ResponseTrailers(_)) => self.response_trailers(now),
+            None => self.anomaly("unknown_message"),
+        }
+        if matches!(self.phase, Phase::Deciding { .. }) { Next::Decide } else { Next::Read }
+    }
+
+    /// What the director must know to decide; none unless [`Next::Decide`] was said.
+    pub fn ask(&self) -> Option<Ask<'_>> {
+        let Phase::Deciding { asked, target, .. } = &self.phase else { return None };
+        Some(Ask {
+            request: &asked.parsed,
+            bodyless: asked.bodyless,
+            model: target.as_deref().or(asked.model()),
+            subset: &self.subset,
+        })
+    }
+
+    /// Takes the director's decision in.
+    pub fn decided(&mut self, outcome: Result<Decision, Rejection>, now: Instant) {
+        match outcome {
+            Ok(decision) => self.place(decision),
+            Err(Rejection::NotSynced) if self.may_step_aside() => {
+                let who = who(&self.phase, &self.head);
+                self.account.refused(who, "epp_error", "ServiceUnavailable");
+                self.end = Some(End::Unavailable);
+            }
+            Err(rejection) => self.refuse(&Refusal::Rejected(rejection)),
+        }
+        self.account.processed(now);
+    }
+
+    /// The next reply to send.
+    pub fn pop(&mut self) -> Option<ProcessingResponse> {
+        let reply = self.replies.pop_front();
+        if reply.is_none() && !self.phase.holds_body() {
+            self.share.clear();
+        }
+        reply
+    }
+
+    /// How the stream is to be ended once all replies are sent; none while it goes on.
+    pub fn end(&self) -> Option<End> {
+        self.end
+    }
+
+    /// The gateway will send no more. Some gateways half-close as soon as the request is told and read to the end.
+    pub fn half_closed(&mut self) {
+        self.end = self.end.or(Some(End::Ok));
+    }
+
+    /// How long the gateway may be silent now.
+    pub fn patience(&self) -> Duration {
+        if self.phase.holds_body() {
+            self.settings.body_read_timeout
+        } else {
+            self.settings.idle_timeout
+        }
+    }
+
+    /// The gateway was silent for longer than that.
+    pub fn lost_patience(&mut self) {
+        if self.phase.holds_body() && !self.observed {
+            self.refuse(&Refusal::Stalled);
+        } else {
+            self.anomaly("idle_stream");
+            self.end = Some(End::Ok);
+        }
+    }
+
+    /// A fault of ours, caught around a call of this exchange: refuses the request if that is still possible.
+    pub fn failed(&mut self) {
+        self.anomaly("panic");
+        if matches!(self.phase, Phase::Headers | Phase::Done | Phase::Relaying) {
+            self.replies.clear();
+            self.end = Some(End::Internal);
+        } else {
+            self.refuse(&Refusal::Rejected(Rejection::Internal(Fault::Panicked("exchange".into()))));
+        }
+    }
+
+    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped.
+    pub fn closed(&mut self, now: Instant) {
+        let skipped = self.api.is_some_and(Api::skips_response);
+        let unseen = self.modes.is_some_and(|modes| modes.response == BodyMode::None);
+        let half_closed = self.end == Some(End::Ok);
+        self.account.closed(skipped || half_closed || (unseen && self.answer.began()), now);
+    }
+
+    /// The endpoint that the gateway reports, and the ones that it allows, may come with any message.
+    fn metadata(&mut self, metadata: &Metadata) {
+        if metadata.filter_metadata.is_empty() {
+            return;
+        }
+        if let Some(endpoint) =
+            metadata::served(metadata).and_then(|address| self.director.endpoint_at(address))
+        {
+            self.account.served_by(endpoint);
+        }
+        if self.settings.ignore_subset {
+            return;
+        }
+        if let Some(hint) = metadata::subset(metadata) {
+            if hint.malformed {
+                self.anomaly("subset_hint");
+            }
+            self.subset = hint.subset;
+        }
+    }
+
+    /// Whether the gateway can still go on without us: it keeps the body, or there is none.
+    fn may_step_aside(&self) -> bool {
+        let Phase::Deciding { asked, .. } = &self.phase else { return false };
+        let keeps_body = asked.bodyless || self.modes().request != BodyMode::FullDuplex;
+        keeps_body && self.director.failure_mode() == FailureMode::FailOpen
+    }
+
+    fn refuse(&mut self, refusal: &Refusal) {
+        self.account.refused(who(&self.phase, &self.head), refusal.outcome(), refusal.code());
+        let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
+        let reply = refusal.reply(dialect, self.head.request_id.as_ref());
+        self.phase = Phase::Done;
+        self.share.clear();
+        self.push(reply);
+        self.end = Some(End::Ok);
+    }
+
+    fn push(&mut self, reply: ProcessingResponse) {
+        if !self.observed {
+            self.replies.push_back(reply);
+        }
+    }
+
+    /// Sends pieces of a body on in full-duplex mode; the end goes with the last, or with an empty one.
+    fn send(&mut self, side: Side, pieces: Vec<Bytes>, end_of_stream: bool) {
+        let mut pieces = pieces.into_iter().filter(|piece| !piece.is_empty()).peekable();
+        if pieces.peek().is_none() && end_of_stream {
+            return self.send_piece(side, Bytes::new(), true);
+        }
+        while let Some(piece) = pieces.next() {
+            self.send_piece(side, piece, end_of_stream && pieces.peek().is_none());
+        }
+    }
+
+    fn send_piece(&mut self, side: Side, piece: Bytes, end_of_stream: bool) {
+        let mut parts = reply::parts(piece, self.settings.chunk_limit).peekable();
+        while let Some(part) = parts.next() {
+            let last = end_of_stream && parts.peek().is_none();
+            self.push(reply::piece(side, part, last));
+        }
+    }
+
+    fn modes(&self) -> Modes {
+        self.modes.unwrap_or_default()
+    }
+
+    fn anomaly(&self, kind: &str) {
+        self.director.metrics().anomalies.with_label_values(&[kind]).inc();
+    }
+}
+
+fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders) -> Who<'a> {
+    let (model, target) = match phase {
+        Phase::Deciding { asked, target } => (asked.model(), target.as_deref().or(asked.model())),
+        Phase::Headers | Phase::Body(_) | Phase::Relaying | Phase::Done => (None, None),
+    };
+    Who { model, target, fairness_id: head.fairness_id.text() }
+}
+
+#[cfg(test)]
+mod tests;

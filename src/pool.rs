@@ -9,6 +9,7 @@ pub use self::live::{InFlight, Live};
 pub use self::sample::{Reading, Sample};
 pub use self::snapshot::Snapshot;
 pub use self::state::{Change, Event, State};
+pub use self::subset::{Allowed, Subset};
 
 pub mod readiness;
 
@@ -17,3 +18,4 @@ mod live;
 mod sample;
 mod snapshot;
 mod state;
+mod subset;

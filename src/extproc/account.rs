@@ -1,0 +1,207 @@
+//! What is counted of one request, from its headers to its end.
+//!
+//! Every request whose headers arrived ends in exactly one outcome. Nothing here decides anything: an [`Account`] may be
+//! dropped at any time and gives back what it charged.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use crate::metrics::{Labels, Metrics, Series};
+use crate::pool::{Endpoint, InFlight};
+use crate::request::{Seen, Usage};
+
+/// The flow of requests that name none.
+const DEFAULT_FLOW: &str = "default-flow";
+
+/// The measures of one request.
+#[derive(Debug)]
+pub(in crate::extproc) struct Account {
+    metrics: Arc<Metrics>,
+    received: Option<Instant>,
+    placed: Option<Placed>,
+    answer: Answer,
+    ended: Option<&'static str>,
+}
+
+/// A request that was given an endpoint.
+#[derive(Debug)]
+struct Placed {
+    endpoint: Arc<Endpoint>,
+    in_flight: InFlight,
+    series: Arc<Series>,
+}
+
+/// What went by of the answer.
+#[derive(Debug, Default)]
+struct Answer {
+    status: u16,
+    bytes: u64,
+    streaming: bool,
+    began: Option<Instant>,
+    first_token: Option<Instant>,
+    last_event: Option<Instant>,
+}
+
+/// Who a request is from and what it wants, for labels.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::extproc) struct Who<'a> {
+    pub(in crate::extproc) model: Option<&'a str>,
+    pub(in crate::extproc) target: Option<&'a str>,
+    pub(in crate::extproc) fairness_id: Option<&'a str>,
+}
+
+impl Account {
+    pub(in crate::extproc) fn new(metrics: Arc<Metrics>) -> Self {
+        Self { metrics, received: None, placed: None, answer: Answer::default(), ended: None }
+    }
+
+    /// The headers of a request arrived.
+    pub(in crate::extproc) fn received(&mut self, api: &str, body_mode: &str, now: Instant) {
+        self.received = Some(now);
+        self.metrics.received.with_label_values(&[api, body_mode]).inc();
+    }
+
+    /// The request has a place, and a body of so many bytes (0 when it is not known yet).
+    pub(in crate::extproc) fn placed(
+        &mut self,
+        who: Who<'_>,
+        endpoint: Arc<Endpoint>,
+        in_flight: InFlight,
+        bytes: usize,
+    ) {
+        let series = self.series(who);
+        series.requests.inc();
+        series.running.inc();
+        if bytes > 0 {
+            series.request_size.observe(bytes as f64);
+        }
+        self.placed = Some(Placed { endpoint, in_flight, series });
+    }
+
+    /// The answer to the request is on its way to the gateway.
+    pub(in crate::extproc) fn processed(&self, now: Instant) {
+        self.metrics.request_processing.observe(seconds(self.received, now));
+    }
+
+    /// The request was refused.
+    pub(in crate::extproc) fn refused(&mut self, who: Who<'_>, outcome: &'static str, code: &str) {
+        self.series(who).error(code);
+        self.ended = Some(outcome);
+    }
+
+    /// Another endpoint than the chosen one answers.
+    pub(in crate::extproc) fn served_by(&mut self, endpoint: Arc<Endpoint>) {
+        let Some(placed) = &mut self.placed else { return };
+        if placed.endpoint.id != endpoint.id {
+            placed.in_flight.move_to(&endpoint.live);
+            placed.endpoint = endpoint;
+            self.metrics.fallback_served.inc();
+        }
+    }
+
+    /// The headers of the answer arrived.
+    pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool, now: Instant) {
+        self.answer.status = status;
+        self.answer.streaming = streaming;
+        self.answer.began = Some(now);
+    }
+
+    /// A piece of the answer passed.
+    pub(in crate::extproc) fn passed(&mut self, bytes: usize, seen: Seen, now: Instant) {
+        self.answer.bytes += bytes as u64;
+        if bytes > 0
+            && let Some(placed) = &mut self.placed
+        {
+            placed.in_flight.answered();
+        }
+        if seen.token && self.answer.first_token.is_none() {
+            self.answer.first_token = Some(now);
+        }
+        if seen.events == 0 || !self.answer.streaming {
+            return;
+        }
+        if let (Some(last), Some(placed)) = (self.answer.last_event.replace(now), &self.placed) {
+            let gap = seconds(Some(last), now) / f64::from(seen.events);
+            (0..seen.events).for_each(|_| placed.series.itl.observe(gap));
+        }
+    }
+
+    /// The answer ended as it should.
+    pub(in crate::extproc) fn completed(&mut self, usage: Option<Usage>, now: Instant) {
+        if self.ended.is_some() {
+            return;
+        }
+        self.ended = Some(match self.answer.status {
+            0..400 => "ok",
+            400..500 => "upstream_4xx",
+            _ => "upstream_5xx",
+        });
+        let Some(Placed { series, .. }) = &self.placed else { return };
+        if self.answer.status >= 400 {
+            series.error("ModelServerError");
+        }
+        series.duration.observe(seconds(self.received, now));
+        series.response_size.observe(self.answer.bytes as f64);
+        if let Some(usage) = usage {
+            self.tokens(series, usage, now);
+        }
+        if let (true, Some(first)) = (self.answer.streaming, self.answer.first_token) {
+            series.ttft.observe(seconds(self.received, first));
+        }
+        if self.answer.began.is_some() {
+            self.metrics.response_processing.observe(seconds(self.answer.began, now));
+        }
+    }
+
+    /// The stream is gone. `unobserved` says that the end of the answer was not ours to see.
+    pub(in crate::extproc) fn closed(&mut self, unobserved: bool, now: Instant) {
+        let Some(received) = self.received.take() else { return };
+        let outcome =
+            self.ended.unwrap_or(if unobserved { "unobserved" } else { "client_disconnect" });
+        self.metrics.outcomes.with_label_values(&[outcome]).inc();
+        if outcome == "client_disconnect" {
+            self.metrics
+                .aborted
+                .with_label_values(&[outcome])
+                .observe(seconds(Some(received), now));
+        }
+        if let Some(placed) = self.placed.take() {
+            placed.series.running.dec();
+        }
+    }
+
+    fn tokens(&self, series: &Series, usage: Usage, now: Instant) {
+        let observe = |histogram: &prometheus::Histogram, tokens: u64| {
+            if tokens > 0 {
+                histogram.observe(tokens as f64);
+            }
+        };
+        observe(&series.input_tokens, usage.prompt);
+        observe(&series.output_tokens, usage.completion);
+        if let Some(cached) = usage.cached {
+            series.cached_tokens.observe(cached as f64);
+        }
+        if usage.completion > 0 {
+            series.ntpot.observe(seconds(self.received, now) / usage.completion as f64);
+        }
+        if let (true, true, Some(first)) =
+            (self.answer.streaming, usage.completion > 1, self.answer.first_token)
+        {
+            series.tpot.observe(seconds(Some(first), now) / (usage.completion - 1) as f64);
+        }
+    }
+
+    fn series(&self, who: Who<'_>) -> Arc<Series> {
+        self.metrics.series(&Labels {
+            model: who.model.unwrap_or_default(),
+            target: who.target.unwrap_or_default(),
+            fairness_id: who.fairness_id.unwrap_or(DEFAULT_FLOW),
+            priority: 0,
+        })
+    }
+}
+
+/// Seconds from `start`; 0.0 when it never came.
+fn seconds(start: Option<Instant>, now: Instant) -> f64 {
+    start.map_or(0.0, |start| now.saturating_duration_since(start).as_secs_f64())
+}

@@ -1,0 +1,76 @@
+//! A bound on the bytes that all open streams hold.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Bytes that may be held at once, and how many are.
+#[derive(Debug)]
+pub struct Budget {
+    limit: usize,
+    used: AtomicUsize,
+}
+
+/// A part of the budget, given back when dropped.
+#[derive(Debug)]
+pub(in crate::extproc) struct Share {
+    budget: Arc<Budget>,
+    bytes: usize,
+}
+
+impl Budget {
+    /// A budget of so many bytes.
+    pub fn new(limit: usize) -> Arc<Self> {
+        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+    }
+
+    /// Bytes held now.
+    pub fn used(&self) -> usize {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// An empty part.
+    pub(in crate::extproc) fn share(self: &Arc<Self>) -> Share {
+        Share { budget: Arc::clone(self), bytes: 0 }
+    }
+}
+
+impl Share {
+    /// Takes more bytes; false, and nothing taken, when the budget has not that many left.
+    pub(in crate::extproc) fn grow(&mut self, bytes: usize) -> bool {
+        let limit = self.budget.limit;
+        let more = |used: usize| used.checked_add(bytes).filter(|&total| total <= limit);
+        let taken =
+            self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
+        self.bytes += if taken { bytes } else { 0 };
+        taken
+    }
+
+    /// Gives everything back.
+    pub(in crate::extproc) fn clear(&mut self) {
+        self.budget.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_never_exceed_the_budget_and_give_back_what_they_took() {
+        let budget = Budget::new(10);
+        let (mut a, mut b) = (budget.share(), budget.share());
+        assert!(a.grow(6) && !b.grow(5) && b.grow(4) && !a.grow(1));
+        assert_eq!(budget.used(), 10);
+        drop(a);
+        b.clear();
+        b.clear();
+        assert_eq!(budget.used(), 0);
+        assert!(!b.grow(usize::MAX) && b.grow(10));
+    }
+}

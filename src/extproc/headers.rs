@@ -1,0 +1,239 @@
+//! The few headers that matter, found in one walk over a header map.
+//!
+//! Gateways put a value into `raw_value` or `value`, pseudo headers first, last or not at all, and some do not lower
+//! the case of names.
+
+use bytes::Bytes;
+use smallvec::SmallVec;
+
+use crate::wire::{HeaderMap, HeaderValue};
+
+/// Longest header name that is compared without regard to case.
+const LONGEST_NAME: usize = 64;
+
+/// Headers that are ours to read or to write and never the model server's to see, or that steer routing behind us: they
+/// are taken off the request unless we set them. A client could otherwise forge them.
+const REMOVED: &[&str] = &[
+    "x-data-parallel-host-port",
+    "x-encoder-hosts-ports",
+    "x-gateway-destination-endpoint-fallback",
+    "x-gateway-destination-endpoint-served",
+    "x-gateway-destination-endpoint-subset",
+    "x-gateway-inference-fairness-id",
+    "x-gateway-inference-objective",
+    "x-gateway-model-name-rewrite",
+    "x-kv-cache-source-host-port",
+    "x-llm-d-inference-fairness-id",
+    "x-llm-d-inference-objective",
+    "x-llm-d-model-name-rewrite",
+    "x-llm-d-request-dropped-reason",
+    "x-llm-d-slo-tpot-ms",
+    "x-llm-d-slo-ttft-ms",
+    "x-llm-d-video-duration-seconds",
+    "x-llm-d-video-fps",
+    "x-llm-d-video-resolution",
+    "x-prefiller-host-port",
+    "x-slo-tpot-ms",
+    "x-slo-ttft-ms",
+];
+
+/// What a request's headers say.
+#[derive(Clone, Debug, Default)]
+pub(in crate::extproc) struct RequestHeaders {
+    /// `:path`, else what a proxy in front kept of it.
+    pub(in crate::extproc) path: Option<Bytes>,
+    pub(in crate::extproc) method: Option<Bytes>,
+    pub(in crate::extproc) request_id: Option<Bytes>,
+    pub(in crate::extproc) content_type: Option<Bytes>,
+    pub(in crate::extproc) content_length: bool,
+    /// The body is compressed, so it is not read.
+    pub(in crate::extproc) encoded: bool,
+    /// The destination that stands there already: from our own answer on an observer stream, else a client's forgery.
+    pub(in crate::extproc) destination: Option<Bytes>,
+    pub(in crate::extproc) fairness_id: Aliased,
+    pub(in crate::extproc) model_rewrite: Aliased,
+    /// Headers to take off, as far as the client sent them.
+    pub(in crate::extproc) removed: SmallVec<[&'static str; 2]>,
+    original_path: Option<Bytes>,
+    forwarded_path: Option<Bytes>,
+}
+
+/// A header with a deprecated name; the current one wins unless it is empty.
+#[derive(Clone, Debug, Default)]
+pub(in crate::extproc) struct Aliased {
+    current: Option<Bytes>,
+    deprecated: Option<Bytes>,
+}
+
+/// What an answer's headers say.
+#[derive(Clone, Debug, Default)]
+pub(in crate::extproc) struct ResponseHeaders {
+    /// 0 when the proxy did not say.
+    pub(in crate::extproc) status: u16,
+    pub(in crate::extproc) content_type: Option<Bytes>,
+    pub(in crate::extproc) content_length: bool,
+    pub(in crate::extproc) encoded: bool,
+}
+
+impl RequestHeaders {
+    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at.
+    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
+        let mut read = Self::default();
+        for_each(headers, limit, |name, value| read.take(name, value));
+        read.path = read.path.take().or(read.original_path.take()).or(read.forwarded_path.take());
+        read
+    }
+
+    fn take(&mut self, name: &[u8], value: Bytes) {
+        match name {
+            b":path" => self.path = filled(value),
+            b":method" => self.method = Some(value),
+            b"content-encoding" => self.encoded = !value.eq_ignore_ascii_case(b"identity"),
+            b"content-length" => self.content_length = true,
+            b"content-type" => self.content_type = Some(value),
+            b"x-request-id" => self.request_id = filled(value),
+            b"x-original-path" => self.original_path = filled(value),
+            b"x-forwarded-path" => self.forwarded_path = filled(value),
+            b"x-gateway-destination-endpoint" => self.destination = Some(value),
+            _ if name.starts_with(b"x-") => self.take_control(name, value),
+            _ => {}
+        }
+    }
+
+    fn take_control(&mut self, name: &[u8], value: Bytes) {
+        let Ok(at) = REMOVED.binary_search_by(|known| known.as_bytes().cmp(name)) else { return };
+        let Some(&name) = REMOVED.get(at) else { return };
+        if !self.removed.contains(&name) {
+            self.removed.push(name);
+        }
+        match name {
+            "x-llm-d-inference-fairness-id" => self.fairness_id.current = filled(value),
+            "x-gateway-inference-fairness-id" => self.fairness_id.deprecated = filled(value),
+            "x-llm-d-model-name-rewrite" => self.model_rewrite.current = filled(value),
+            "x-gateway-model-name-rewrite" => self.model_rewrite.deprecated = filled(value),
+            _ => {}
+        }
+    }
+}
+
+impl Aliased {
+    /// The value as text; none when it is absent, empty or no UTF-8.
+    pub(in crate::extproc) fn text(&self) -> Option<&str> {
+        std::str::from_utf8(self.current.as_ref().or(self.deprecated.as_ref())?).ok()
+    }
+}
+
+impl ResponseHeaders {
+    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at.
+    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
+        let mut read = Self::default();
+        for_each(headers, limit, |name, value| match name {
+            b":status" | b"status" => read.status = number(&value).unwrap_or(read.status),
+            b"content-encoding" => read.encoded = !value.eq_ignore_ascii_case(b"identity"),
+            b"content-length" => read.content_length = true,
+            b"content-type" => read.content_type = Some(value),
+            _ => {}
+        });
+        read
+    }
+}
+
+/// Calls `take` with each name in lower case and its value.
+fn for_each(headers: HeaderMap, limit: usize, mut take: impl FnMut(&[u8], Bytes)) {
+    let mut seen = 0;
+    for HeaderValue { key, value, raw_value } in headers.headers {
+        let value = if raw_value.is_empty() { value } else { raw_value };
+        seen += key.len() + value.len();
+        if seen > limit {
+            return;
+        }
+        if !key.iter().any(u8::is_ascii_uppercase) {
+            take(&key, value);
+        } else if key.len() <= LONGEST_NAME {
+            take(&key.to_ascii_lowercase(), value);
+        }
+    }
+}
+
+fn filled(value: Bytes) -> Option<Bytes> {
+    (!value.is_empty()).then_some(value)
+}
+
+fn number(text: &[u8]) -> Option<u16> {
+    std::str::from_utf8(text).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let header = |&(key, value): &(&'static str, &'static str)| HeaderValue {
+            key: Bytes::from_static(key.as_bytes()),
+            value: Bytes::new(),
+            raw_value: Bytes::from_static(value.as_bytes()),
+        };
+        HeaderMap { headers: pairs.iter().map(header).collect() }
+    }
+
+    fn read(pairs: &[(&'static str, &'static str)]) -> RequestHeaders {
+        RequestHeaders::read(map(pairs), 1 << 17)
+    }
+
+    #[test]
+    fn the_table_of_removed_headers_is_sorted() {
+        assert!(REMOVED.windows(2).all(|pair| pair[0] < pair[1]));
+    }
+
+    #[test]
+    fn values_are_read_from_either_field_and_names_in_any_case() {
+        let mut headers = map(&[("X-Request-ID", "raw")]);
+        assert_eq!(RequestHeaders::read(headers.clone(), 1000).request_id.unwrap(), "raw");
+        headers.headers[0].value = std::mem::take(&mut headers.headers[0].raw_value);
+        assert_eq!(RequestHeaders::read(headers, 1000).request_id.unwrap(), "raw");
+    }
+
+    #[test]
+    fn the_path_falls_back_to_what_a_proxy_kept() {
+        assert_eq!(
+            read(&[("x-forwarded-path", "/f"), ("x-original-path", "/o")]).path.unwrap(),
+            "/o"
+        );
+        assert_eq!(read(&[("x-original-path", "/o"), (":path", "/p")]).path.unwrap(), "/p");
+        assert_eq!(read(&[(":path", ""), ("x-forwarded-path", "/f")]).path.unwrap(), "/f");
+    }
+
+    #[test]
+    fn the_current_name_wins_over_the_deprecated_one_unless_it_is_empty() {
+        let (old, new) = ("x-gateway-model-name-rewrite", "x-llm-d-model-name-rewrite");
+        assert_eq!(read(&[(new, "a"), (old, "b")]).model_rewrite.text(), Some("a"));
+        assert_eq!(read(&[(new, ""), (old, "b")]).model_rewrite.text(), Some("b"));
+        assert_eq!(read(&[(old, "b")]).removed.as_slice(), [old]);
+        assert_eq!(read(&[]).model_rewrite.text(), None);
+    }
+
+    #[test]
+    fn control_headers_that_the_client_sent_are_removed_once_each() {
+        let forged = [
+            ("x-prefiller-host-port", "6.6.6.6:1"),
+            ("X-Prefiller-Host-Port", "6.6.6.6:2"),
+            ("accept", "*/*"),
+        ];
+        assert_eq!(read(&forged).removed.as_slice(), ["x-prefiller-host-port"]);
+    }
+
+    #[test]
+    fn a_header_flood_is_read_up_to_the_limit() {
+        let mut headers = map(&[(":path", "/v1/models")]);
+        headers.headers.extend(std::iter::repeat_n(headers.headers[0].clone(), 100_000));
+        headers.headers.push(map(&[("x-request-id", "late")]).headers.remove(0));
+        assert_eq!(RequestHeaders::read(headers, 1 << 10).request_id, None);
+    }
+
+    #[test]
+    fn the_status_of_an_answer_is_read_under_either_name() {
+        assert_eq!(ResponseHeaders::read(map(&[(":status", "503")]), 100).status, 503);
+        assert_eq!(ResponseHeaders::read(map(&[("status", "200")]), 100).status, 200);
+        assert_eq!(ResponseHeaders::read(map(&[(":status", "x")]), 100).status, 0);
+    }
+}

@@ -1,0 +1,148 @@
+//! Dynamic metadata: what a gateway tells beside the headers, and what it is told.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use prost_types::value::Kind;
+use prost_types::{Struct, Value};
+
+use crate::director::Decision;
+use crate::pool::{Allowed, Endpoint, Subset};
+use crate::wire::Metadata;
+
+/// The header and the metadata key that carry the chosen endpoint.
+pub(in crate::extproc) const DESTINATION: &str = "x-gateway-destination-endpoint";
+
+/// The namespace that load balancers read.
+const NAMESPACE: &str = "envoy.lb";
+const SCORES: &str = "x-gateway-destination-endpoint-scores";
+const SERVED: &str = "x-gateway-destination-endpoint-served";
+const SUBSET_NAMESPACE: &str = "envoy.lb.subset_hint";
+const SUBSET: &str = "x-gateway-destination-endpoint-subset";
+
+/// A subset hint as it was found.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::extproc) struct Hint {
+    /// What it allows.
+    pub(in crate::extproc) subset: Subset,
+    /// Whether some of it was no address, or all of it no list.
+    pub(in crate::extproc) malformed: bool,
+}
+
+/// Reads the subset hint: a list of addresses, each also a list with commas, or one such text. Anything else allows
+/// nothing: a boundary that cannot be read is not open.
+pub(in crate::extproc) fn subset(metadata: &Metadata) -> Option<Hint> {
+    let hint = metadata.filter_metadata.get(SUBSET_NAMESPACE)?.fields.get(SUBSET)?;
+    let mut read = Hint { subset: Subset::All, malformed: false };
+    let mut allowed = smallvec::SmallVec::new();
+    let mut add = |value: Option<&Kind>| match value {
+        Some(Kind::StringValue(text)) => {
+            for entry in text.split(',').filter(|entry| !entry.trim().is_empty()) {
+                match Allowed::parse(entry) {
+                    Some(entry) => allowed.push(entry),
+                    None => read.malformed = true,
+                }
+            }
+        }
+        _ => read.malformed = true,
+    };
+    match &hint.kind {
+        Some(Kind::ListValue(list)) => {
+            list.values.iter().for_each(|value| add(value.kind.as_ref()))
+        }
+        other => add(other.as_ref()),
+    }
+    read.subset = Subset::Only(allowed);
+    Some(read)
+}
+
+/// The endpoint that the gateway says has served the request.
+pub(in crate::extproc) fn served(metadata: &Metadata) -> Option<SocketAddr> {
+    match metadata.filter_metadata.get(NAMESPACE)?.fields.get(SERVED)?.kind.as_ref()? {
+        Kind::StringValue(address) => address.parse().ok(),
+        _ => None,
+    }
+}
+
+/// What the gateway's load balancer is told: `destination`, the same as in the header, and the scores if there are any.
+pub(in crate::extproc) fn chosen(destination: &str, decision: &Decision) -> Struct {
+    let mut fields = BTreeMap::from([(DESTINATION.to_owned(), text(destination.to_owned()))]);
+    if !decision.scores.is_empty() {
+        let scores = decision.scores.iter().map(score).collect();
+        fields.insert(SCORES.to_owned(), nested(scores));
+    }
+    Struct { fields: BTreeMap::from([(NAMESPACE.to_owned(), nested(fields))]) }
+}
+
+fn score((endpoint, score): &(Arc<Endpoint>, f32)) -> (String, Value) {
+    let value = Value { kind: Some(Kind::NumberValue(f64::from(*score))) };
+    (endpoint.spec.address.to_string(), value)
+}
+
+fn nested(fields: BTreeMap<String, Value>) -> Value {
+    Value { kind: Some(Kind::StructValue(Struct { fields })) }
+}
+
+fn text(text: String) -> Value {
+    Value { kind: Some(Kind::StringValue(text)) }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use prost_types::ListValue;
+
+    use super::*;
+
+    fn hint(value: Value) -> Hint {
+        let fields = BTreeMap::from([(SUBSET.to_owned(), value)]);
+        let filter_metadata = HashMap::from([(SUBSET_NAMESPACE.to_owned(), Struct { fields })]);
+        subset(&Metadata { filter_metadata }).expect("a hint")
+    }
+
+    fn only(entries: &[&str]) -> Subset {
+        Subset::Only(entries.iter().map(|entry| Allowed::parse(entry).unwrap()).collect())
+    }
+
+    fn list(values: Vec<Value>) -> Value {
+        Value { kind: Some(Kind::ListValue(ListValue { values })) }
+    }
+
+    #[test]
+    fn a_hint_is_a_list_or_a_text_with_commas() {
+        for value in [
+            list(vec![text("10.0.0.1:80".to_owned()), text("[fd00::1]:80".to_owned())]),
+            list(vec![text("10.0.0.1:80, [fd00::1]:80".to_owned())]),
+            text("10.0.0.1:80,[fd00::1]:80,".to_owned()),
+        ] {
+            assert_eq!(
+                hint(value),
+                Hint { subset: only(&["10.0.0.1:80", "[fd00::1]:80"]), malformed: false }
+            );
+        }
+    }
+
+    #[test]
+    fn an_empty_or_unreadable_hint_allows_nothing() {
+        let number = Value { kind: Some(Kind::NumberValue(1.0)) };
+        assert_eq!(hint(list(vec![])), Hint { subset: only(&[]), malformed: false });
+        for value in
+            [number.clone(), nested(BTreeMap::new()), list(vec![number]), text("pod".to_owned())]
+        {
+            assert_eq!(hint(value), Hint { subset: only(&[]), malformed: true });
+        }
+    }
+
+    #[test]
+    fn items_that_are_no_address_are_skipped() {
+        let mixed = list(vec![Value { kind: None }, text("10.0.0.1".to_owned())]);
+        assert_eq!(hint(mixed), Hint { subset: only(&["10.0.0.1"]), malformed: true });
+    }
+
+    #[test]
+    fn other_metadata_is_no_hint() {
+        assert_eq!(subset(&Metadata::default()), None);
+    }
+}

@@ -1,0 +1,325 @@
+//! The half of an exchange up to the decision: headers, body and trailers of the request.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::director::Decision;
+use crate::extproc::account::Who;
+use crate::extproc::headers::RequestHeaders;
+use crate::extproc::refusal::Refusal;
+use crate::extproc::reply::{self, Change, Side};
+use crate::extproc::{BodyMode, Exchange, metadata};
+use crate::pool::InFlight;
+use crate::request::{Api, Parsed, Scan, rewrite};
+use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
+
+/// How far the request is.
+#[derive(Debug)]
+pub(in crate::extproc) enum Phase {
+    /// Its headers have not come.
+    Headers,
+    /// Its body is read and held.
+    Body(Box<Reading>),
+    /// All that is to be known is known; `target` is the model to ask for when that is another than the client's.
+    Deciding { asked: Box<Asked>, target: Option<String> },
+    /// It is decided, the body passes; `untold` says that its length is not known yet.
+    Relaying,
+    /// It has ended.
+    Done,
+}
+
+/// A body that is coming in.
+#[derive(Debug)]
+pub(in crate::extproc) struct Reading {
+    scan: Scan,
+    pieces: Vec<Bytes>,
+    len: usize,
+}
+
+/// A request that waits for its decision.
+#[derive(Debug)]
+pub(in crate::extproc) struct Asked {
+    pub(in crate::extproc) parsed: Parsed,
+    pub(in crate::extproc) bodyless: bool,
+    pieces: Vec<Bytes>,
+    len: usize,
+    ended: Ended,
+}
+
+/// How the part of a request that a decision can see has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ended {
+    /// With the headers: there is no body.
+    Headers,
+    /// It has not: the body follows, and need not or cannot be seen.
+    Open,
+    /// With the last message of the body.
+    Body,
+    /// With trailers.
+    Trailers,
+}
+
+impl Phase {
+    /// Whether a body is held for the decision.
+    pub(in crate::extproc) fn holds_body(&self) -> bool {
+        matches!(self, Self::Body(_) | Self::Deciding { .. })
+    }
+}
+
+impl Asked {
+    /// The model that the client named.
+    pub(in crate::extproc) fn model(&self) -> Option<&str> {
+        self.parsed.model.as_ref().map(|model| &*model.name)
+    }
+}
+
+impl Exchange {
+    pub(in crate::extproc) fn request_headers(&mut self, message: HttpHeaders, now: Instant) {
+        if !matches!(self.phase, Phase::Headers) {
+            return self.anomaly("duplicate_request_headers");
+        }
+        if message.headers.is_none() {
+            self.anomaly("no_header_map");
+        }
+        self.head =
+            RequestHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+        self.api = self.head.path.is_some().then(|| api_of(&self.head, self.settings.parsers));
+        let mode = self.modes().request;
+        self.account.received(self.api.map_or("unknown", Api::name), mode.name(), now);
+        if message.end_of_stream {
+            return self.unread(Ended::Headers);
+        }
+        if self.observed && mode != BodyMode::None {
+            self.phase = Phase::Body(Box::new(self.reading()));
+            return;
+        }
+        let opaque = self.head.encoded || self.api == Some(Api::Passthrough);
+        match mode {
+            BodyMode::None | BodyMode::Streamed => self.unread(Ended::Open),
+            BodyMode::FullDuplex if opaque => self.unread(Ended::Open),
+            BodyMode::FullDuplex => self.phase = Phase::Body(Box::new(self.reading())),
+            BodyMode::Buffered | BodyMode::BufferedPartial => {
+                self.phase = Phase::Body(Box::new(self.reading()));
+                self.push(reply::headers(Side::Request, Change::default()));
+            }
+        }
+    }
+
+    pub(in crate::extproc) fn request_body(&mut self, message: HttpBody) {
+        let HttpBody { body, end_of_stream } = message;
+        match &self.phase {
+            Phase::Body(_) => self.read(body, end_of_stream),
+            Phase::Relaying => self.relay(body, end_of_stream),
+            Phase::Headers => self.anomaly("body_before_headers"),
+            Phase::Deciding { .. } | Phase::Done if body.is_empty() => {
+                self.anomaly("duplicate_eos")
+            }
+            Phase::Deciding { .. } | Phase::Done => self.anomaly("body_after_eos"),
+        }
+    }
+
+    pub(in crate::extproc) fn request_trailers(&mut self) {
+        match std::mem::replace(&mut self.phase, Phase::Done) {
+            Phase::Body(reading) => self.finish(*reading, Ended::Trailers),
+            Phase::Relaying | Phase::Done => self.push(reply::trailers(Side::Request)),
+            before @ (Phase::Headers | Phase::Deciding { .. }) => {
+                self.anomaly("unexpected_request_trailers");
+                self.phase = before;
+            }
+        }
+    }
+
+    /// Asks for a decision by the headers alone.
+    fn unread(&mut self, ended: Ended) {
+        let asked = Asked {
+            parsed: Parsed::default(),
+            bodyless: ended == Ended::Headers,
+            pieces: Vec::new(),
+            len: 0,
+            ended,
+        };
+        if self.observed {
+            return self.observe(&asked);
+        }
+        self.phase = Phase::Deciding { asked: Box::new(asked), target: None };
+    }
+
+    fn reading(&self) -> Reading {
+        let scan = if self.head.encoded { Scan::opaque() } else { Scan::new(self.api) };
+        Reading { scan, pieces: Vec::new(), len: 0 }
+    }
+
+    fn read(&mut self, piece: Bytes, end_of_stream: bool) {
+        let buffered = self.modes().request.holds_headers();
+        let Phase::Body(reading) = &mut self.phase else { return };
+        reading.len += piece.len();
+        if reading.len > self.settings.body_limit {
+            return self.refuse(&Refusal::TooLarge(self.settings.body_limit));
+        }
+        if !self.observed && !self.share.grow(piece.len()) {
+            return self.refuse(&Refusal::BudgetSpent);
+        }
+        reading.scan.feed(&piece, &mut |_| {});
+        if !self.observed && !piece.is_empty() {
+            reading.pieces.push(piece);
+        }
+        if (end_of_stream || buffered)
+            && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
+        {
+            let ended = if end_of_stream || !buffered { Ended::Body } else { Ended::Open };
+            self.finish(*reading, ended);
+        }
+    }
+
+    /// The body is read as far as it will be.
+    fn finish(&mut self, reading: Reading, ended: Ended) {
+        let truncated = ended == Ended::Open && self.modes().request == BodyMode::BufferedPartial;
+        let Reading { scan, pieces, len } = reading;
+        let parsed = if truncated { Ok(scan.finish_truncated()) } else { scan.finish() };
+        let parsed = match parsed {
+            Ok(parsed) => parsed,
+            Err(error) => return self.refuse(&Refusal::Malformed(error)),
+        };
+        self.api = Some(parsed.api);
+        let target = self.target(&parsed);
+        let unnamed = parsed.model.is_none() && target.is_none();
+        let asked = Box::new(Asked { parsed, bodyless: false, pieces, len, ended });
+        if self.observed {
+            return self.observe(&asked);
+        }
+        if unnamed && asked.parsed.api.requires_model() && !asked.parsed.opaque && !truncated {
+            return self.refuse(&Refusal::NoModel);
+        }
+        self.phase = Phase::Deciding { asked, target };
+    }
+
+    /// The model to ask for when the headers name another one and it can be put into the body.
+    fn target(&self, parsed: &Parsed) -> Option<String> {
+        let target = self.head.model_rewrite.text()?;
+        if !parsed.api.rewritable() || parsed.opaque || !parsed.complete {
+            self.anomaly("model_not_rewritable");
+            return None;
+        }
+        let same = parsed.model.as_ref().is_some_and(|model| &*model.name == target);
+        (!same).then(|| target.to_owned())
+    }
+
+    /// Charges what another stream has decided: an observer takes part in accounting alone.
+    fn observe(&mut self, asked: &Asked) {
+        self.phase = Phase::Done;
+        self.answer.expect(self.api, None);
+        let destination = self
+            .head
+            .destination
+            .as_ref()
+            .and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
+        let Some(endpoint) = destination.and_then(|address| self.director.endpoint_at(address))
+        else {
+            return;
+        };
+        let in_flight = InFlight::begin(&endpoint.live, asked.parsed.prompt_tokens);
+        let who = Who {
+            model: asked.model(),
+            target: asked.model(),
+            fairness_id: self.head.fairness_id.text(),
+        };
+        self.account.placed(who, endpoint, in_flight, asked.len);
+    }
+
+    /// Sends the request on to where it was placed.
+    pub(in crate::extproc) fn place(&mut self, decision: Decision) {
+        let Phase::Deciding { asked, target } = std::mem::replace(&mut self.phase, Phase::Done)
+        else {
+            return;
+        };
+        let Asked { parsed, bodyless: _, pieces, len, ended } = *asked;
+        let model = parsed.model.as_ref().map(|model| model.name.clone());
+        self.answer.expect(self.api, model.as_deref().zip(target.as_deref()));
+        let mut change = self.change(&decision);
+        let (pieces, new_len) = match &target {
+            Some(target) => rewrite(&pieces, &parsed, target),
+            None => (pieces, len),
+        };
+        if target.is_some() && self.head.content_length {
+            set_length(&mut change, new_len);
+        }
+        if self.modes().request.holds_headers() && !matches!(ended, Ended::Headers) {
+            change.body = target.is_some().then(|| Bytes::from(pieces.concat()));
+            self.push(reply::body(Side::Request, change));
+        } else {
+            self.push(reply::headers(Side::Request, change));
+            self.send_held(pieces, ended);
+        }
+        if ended == Ended::Trailers {
+            self.push(reply::trailers(Side::Request));
+        }
+        let who = Who {
+            model: model.as_deref(),
+            target: target.as_deref().or(model.as_deref()),
+            fairness_id: self.head.fairness_id.text(),
+        };
+        if let Some(endpoint) = decision.endpoints.into_iter().next() {
+            self.account.placed(who, endpoint, decision.in_flight, len);
+        }
+    }
+
+    /// Sends held pieces on in full-duplex mode, and says what follows them.
+    fn send_held(&mut self, pieces: Vec<Bytes>, ended: Ended) {
+        match ended {
+            Ended::Headers => {}
+            Ended::Open => self.phase = Phase::Relaying,
+            Ended::Body | Ended::Trailers => self.send(Side::Request, pieces, ended == Ended::Body),
+        }
+    }
+
+    /// Passes a piece that came after the decision.
+    fn relay(&mut self, body: Bytes, end_of_stream: bool) {
+        match self.modes().request {
+            BodyMode::FullDuplex => self.send_piece(Side::Request, body, end_of_stream),
+            BodyMode::None => self.anomaly("body_in_mode_none"),
+            BodyMode::Streamed | BodyMode::Buffered | BodyMode::BufferedPartial => {
+                self.push(reply::body(Side::Request, Change::default()));
+            }
+        }
+        if end_of_stream {
+            self.phase = Phase::Done;
+        }
+    }
+
+    /// What a decision changes of the headers, as a difference: what is set anew and what a client may not send.
+    fn change(&self, decision: &Decision) -> Change {
+        let shown = if self.settings.destination_list { decision.endpoints.len() } else { 1 };
+        let names = decision.endpoints.iter().take(shown).map(|endpoint| &endpoint.destination);
+        let destination = names.fold(Vec::new(), |mut list, name| {
+            if !list.is_empty() {
+                list.push(b',');
+            }
+            list.extend_from_slice(name);
+            list
+        });
+        let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
+        let set_headers = vec![reply::set(metadata::DESTINATION, destination)];
+        let remove_headers = self.head.removed.iter().map(|&name| name.to_owned()).collect();
+        Change {
+            headers: Some(HeaderMutation { set_headers, remove_headers }),
+            body: None,
+            clear_route_cache: true,
+            metadata: Some(metadata),
+        }
+    }
+}
+
+fn set_length(change: &mut Change, len: usize) {
+    if let Some(headers) = &mut change.headers {
+        headers.set_headers.push(reply::set("content-length", len.to_string()));
+    }
+}
+
+fn api_of(head: &RequestHeaders, parsers: crate::request::Parsers) -> Api {
+    let text = |value: &Option<Bytes>| {
+        value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let path = text(&head.path).unwrap_or_default();
+    Api::of(&path, &text(&head.method).unwrap_or_else(|| "POST".to_owned()), parsers)
+}

@@ -1,0 +1,179 @@
+//! The half of an exchange after the decision: the answer, sent on as it comes.
+
+use std::time::Instant;
+
+use bytes::Bytes;
+
+use crate::extproc::headers::ResponseHeaders;
+use crate::extproc::reply::{self, Change, Side};
+use crate::extproc::{BodyMode, Exchange};
+use crate::request::{AnswerReader, Api, ModelRestorer, Seen};
+use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
+
+/// How far the answer is, and what reads it.
+#[derive(Debug, Default)]
+pub(in crate::extproc) struct Answer {
+    phase: Phase,
+    api: Option<Api>,
+    /// The client's name for the model, and the one that the server knows.
+    renamed: Option<Box<(String, String)>>,
+    reader: Option<Box<AnswerReader>>,
+    restorer: Option<Box<ModelRestorer>>,
+    content_length: bool,
+    status: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+enum Phase {
+    #[default]
+    Headers,
+    Body,
+    /// The body has ended; trailers may follow.
+    Trailers,
+    Done,
+}
+
+impl Answer {
+    /// What the answer will be to.
+    pub(in crate::extproc) fn expect(&mut self, api: Option<Api>, renamed: Option<(&str, &str)>) {
+        self.api = api;
+        self.renamed =
+            renamed.map(|(client, server)| Box::new((client.to_owned(), server.to_owned())));
+    }
+
+    /// Whether its headers have come.
+    pub(in crate::extproc) fn began(&self) -> bool {
+        self.phase != Phase::Headers
+    }
+
+    /// Sets up what reads the body.
+    fn read(&mut self, headers: &ResponseHeaders) {
+        let content_type = headers.content_type.clone().unwrap_or_default();
+        if headers.encoded {
+            return;
+        }
+        let api = self.api.unwrap_or(Api::Passthrough);
+        self.reader = Some(Box::new(AnswerReader::new(api, &content_type)));
+        let restorer = |names: &(String, String)| {
+            Box::new(ModelRestorer::new(&names.1, &names.0, &content_type))
+        };
+        self.restorer = self.renamed.as_deref().map(restorer);
+        self.content_length = headers.content_length;
+    }
+}
+
+impl Exchange {
+    pub(in crate::extproc) fn response_headers(&mut self, message: HttpHeaders, now: Instant) {
+        if self.answer.began() {
+            return self.anomaly("duplicate_response_headers");
+        }
+        if message.headers.is_none() {
+            self.anomaly("no_header_map");
+        }
+        let headers =
+            ResponseHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+        self.answer.status = headers.status;
+        self.answer.read(&headers);
+        let streaming = self.answer.reader.as_ref().is_some_and(|reader| reader.streaming());
+        self.account.answered(headers.status, streaming, now);
+        self.answer.phase = Phase::Body;
+        let change = self.unmeasured();
+        self.push(reply::headers(Side::Response, change));
+        if message.end_of_stream {
+            self.complete(now);
+        }
+    }
+
+    pub(in crate::extproc) fn response_body(&mut self, message: HttpBody, now: Instant) {
+        let HttpBody { body, end_of_stream } = message;
+        match self.answer.phase {
+            Phase::Body => {}
+            Phase::Headers => self.answer.phase = Phase::Body,
+            Phase::Trailers | Phase::Done => return self.anomaly("response_body_after_eos"),
+        }
+        let seen = match &mut self.answer.reader {
+            Some(reader) => reader.feed(&body),
+            None => Seen::default(),
+        };
+        self.account.passed(body.len(), seen, now);
+        self.send_answer(body, end_of_stream);
+        if end_of_stream {
+            self.complete(now);
+        }
+    }
+
+    pub(in crate::extproc) fn response_trailers(&mut self, now: Instant) {
+        if self.answer.phase == Phase::Done {
+            return self.anomaly("duplicate_response_trailers");
+        }
+        if self.answer.phase == Phase::Body && self.modes().response == BodyMode::FullDuplex {
+            self.flush();
+        }
+        self.push(reply::trailers(Side::Response));
+        self.complete(now);
+        self.answer.phase = Phase::Done;
+    }
+
+    fn complete(&mut self, now: Instant) {
+        self.answer.phase = Phase::Trailers;
+        let usage = self.answer.reader.as_ref().and_then(|reader| reader.usage());
+        self.account.completed(usage, now);
+    }
+
+    /// An answer whose model is renamed gets another length, which its headers must not belie. In buffered mode the
+    /// new length goes with the body.
+    fn unmeasured(&self) -> Change {
+        let streams = matches!(self.modes().response, BodyMode::FullDuplex | BodyMode::Streamed);
+        if self.answer.restorer.is_none() || !self.answer.content_length || !streams {
+            return Change::default();
+        }
+        let remove_headers = vec!["content-length".to_owned()];
+        Change {
+            headers: Some(HeaderMutation { set_headers: Vec::new(), remove_headers }),
+            ..Change::default()
+        }
+    }
+
+    fn send_answer(&mut self, body: Bytes, end_of_stream: bool) {
+        match self.modes().response {
+            BodyMode::FullDuplex => self.send_answer_pieces(body, end_of_stream),
+            BodyMode::None => self.anomaly("body_in_mode_none"),
+            BodyMode::Streamed | BodyMode::Buffered | BodyMode::BufferedPartial => {
+                let change = self.replaced(body, end_of_stream);
+                self.push(reply::body(Side::Response, change));
+            }
+        }
+    }
+
+    fn send_answer_pieces(&mut self, body: Bytes, end_of_stream: bool) {
+        let Some(restorer) = &mut self.answer.restorer else {
+            return self.send_piece(Side::Response, body, end_of_stream);
+        };
+        let mut pieces = Vec::new();
+        restorer.push(body, end_of_stream, &mut pieces);
+        self.send(Side::Response, pieces, end_of_stream);
+    }
+
+    /// The one reply to a piece of an answer: the piece as it is, or with the client's model name.
+    fn replaced(&mut self, body: Bytes, end_of_stream: bool) -> Change {
+        let held = self.modes().response.holds_headers();
+        let Some(restorer) = &mut self.answer.restorer else { return Change::default() };
+        let mut pieces = Vec::new();
+        restorer.push(body, end_of_stream || held, &mut pieces);
+        let body = Bytes::from(pieces.concat());
+        let length = (held && self.answer.content_length).then(|| HeaderMutation {
+            set_headers: vec![reply::set("content-length", body.len().to_string())],
+            remove_headers: Vec::new(),
+        });
+        Change { body: Some(body), headers: length, ..Change::default() }
+    }
+
+    /// Sends what the restorer still holds, before trailers.
+    fn flush(&mut self) {
+        let mut pieces = Vec::new();
+        if let Some(restorer) = &mut self.answer.restorer {
+            restorer.push(Bytes::new(), true, &mut pieces);
+        }
+        self.send(Side::Response, pieces, false);
+    }
+}

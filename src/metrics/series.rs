@@ -1,0 +1,325 @@
+//! The families that a request's own labels tell apart.
+//!
+//! Label values come from clients, so they are capped for the life of the process: 1,000 model names and 1,000 fairness
+//! ids of at most 256 bytes, 4,096 combinations of all; what is beyond is shown as `other`.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+
+use super::{Families, buckets};
+
+/// Distinct values that a label of a client may take.
+const CAP: usize = 1000;
+
+/// Longest value of a label in bytes.
+const LONGEST: usize = 256;
+
+/// Combinations of label values.
+const COMBINATIONS: usize = 4096;
+
+/// What stands for the values beyond the cap.
+const OTHER: &str = "other";
+
+const LABELS: [&str; 4] = ["model_name", "target_model_name", "fairness_id", "priority"];
+const TTFT_LABELS: [&str; 5] =
+    ["model_name", "target_model_name", "fairness_id", "priority", "streaming"];
+const ERROR_LABELS: [&str; 5] =
+    ["model_name", "target_model_name", "fairness_id", "priority", "error_code"];
+
+/// What tells the series of requests apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Labels<'a> {
+    /// The model that the client asked for; empty when the API names none.
+    pub model: &'a str,
+    /// The model that the server is asked for; empty when the API names none.
+    pub target: &'a str,
+    /// The flow.
+    pub fairness_id: &'a str,
+    /// Greater is more urgent.
+    pub priority: i32,
+}
+
+/// The cells of one set of labels.
+#[derive(Debug)]
+pub struct Series {
+    /// Requests that were placed.
+    pub requests: IntCounter,
+    /// Placed requests whose stream is open.
+    pub running: IntGauge,
+    /// Seconds from the request's headers to the end of the answer.
+    pub duration: Histogram,
+    /// Bytes of request bodies.
+    pub request_size: Histogram,
+    /// Bytes of answers.
+    pub response_size: Histogram,
+    /// Prompt tokens.
+    pub input_tokens: Histogram,
+    /// Generated tokens.
+    pub output_tokens: Histogram,
+    /// Prompt tokens found in a cache.
+    pub cached_tokens: Histogram,
+    /// Seconds per generated token, of the whole request.
+    pub ntpot: Histogram,
+    /// Seconds to the first token of a streamed answer.
+    pub ttft: Histogram,
+    /// Seconds per generated token after the first, of a streamed answer.
+    pub tpot: Histogram,
+    /// Seconds between events of a streamed answer.
+    pub itl: Histogram,
+    errors: IntCounterVec,
+    labels: [Box<str>; 4],
+}
+
+impl Series {
+    /// Counts a request that failed.
+    pub fn error(&self, code: &str) {
+        let [model, target, fairness_id, priority] = &self.labels;
+        self.errors.with_label_values(&[&**model, target, fairness_id, priority, code]).inc();
+    }
+}
+
+/// The families of [`Series`].
+#[derive(Debug)]
+pub(super) struct RequestFamilies {
+    requests: IntCounterVec,
+    errors: IntCounterVec,
+    running: IntGaugeVec,
+    duration: HistogramVec,
+    request_size: HistogramVec,
+    response_size: HistogramVec,
+    input_tokens: HistogramVec,
+    output_tokens: HistogramVec,
+    cached_tokens: HistogramVec,
+    ntpot: HistogramVec,
+    ttft: HistogramVec,
+    tpot: HistogramVec,
+    itl: HistogramVec,
+}
+
+impl RequestFamilies {
+    pub(super) fn new(new: &Families<'_>) -> prometheus::Result<Self> {
+        let histograms = |name: &str, help: &str, buckets| {
+            new.histograms(&format!("llm_d_epp_request_{name}"), help, buckets, &LABELS)
+        };
+        Ok(Self {
+            requests: new.reference_counters(
+                "llm_d_epp_request_total",
+                "Requests that were placed.",
+                &LABELS,
+            )?,
+            errors: new.reference_counters(
+                "llm_d_epp_request_error_total",
+                "Requests that failed.",
+                &ERROR_LABELS,
+            )?,
+            running: new.gauges(
+                "llm_d_epp_request_running",
+                "Placed requests whose stream is open.",
+                &LABELS,
+            )?,
+            duration: histograms(
+                "duration_seconds",
+                "Time to the end of the answer.",
+                buckets::LATENCY,
+            )?,
+            request_size: histograms(
+                "size_bytes",
+                "Sizes of request bodies.",
+                buckets::REQUEST_SIZE,
+            )?,
+            response_size: new.histograms(
+                "llm_d_epp_response_size_bytes",
+                "Sizes of answers.",
+                buckets::RESPONSE_SIZE,
+                &LABELS,
+            )?,
+            input_tokens: histograms("input_tokens", "Prompt tokens.", buckets::INPUT_TOKENS)?,
+            output_tokens: histograms(
+                "output_tokens",
+                "Generated tokens.",
+                buckets::OUTPUT_TOKENS,
+            )?,
+            cached_tokens: histograms(
+                "cached_tokens",
+                "Prompt tokens found in a cache.",
+                buckets::INPUT_TOKENS,
+            )?,
+            ntpot: histograms(
+                "ntpot_seconds",
+                "Time of a request per generated token.",
+                buckets::NTPOT,
+            )?,
+            ttft: new.histograms(
+                "llm_d_epp_request_ttft_seconds",
+                "Time to the first token of a streamed answer.",
+                buckets::TTFT,
+                &TTFT_LABELS,
+            )?,
+            tpot: histograms(
+                "streaming_tpot_seconds",
+                "Time per generated token after the first.",
+                buckets::TPOT,
+            )?,
+            itl: histograms(
+                "streaming_itl_seconds",
+                "Time between events of an answer.",
+                buckets::ITL,
+            )?,
+        })
+    }
+
+    fn series(&self, labels: [Box<str>; 4]) -> Series {
+        let [model, target, fairness_id, priority] = &labels;
+        let values: [&str; 4] = [model, target, fairness_id, priority];
+        Series {
+            requests: self.requests.with_label_values(&values),
+            running: self.running.with_label_values(&values),
+            duration: self.duration.with_label_values(&values),
+            request_size: self.request_size.with_label_values(&values),
+            response_size: self.response_size.with_label_values(&values),
+            input_tokens: self.input_tokens.with_label_values(&values),
+            output_tokens: self.output_tokens.with_label_values(&values),
+            cached_tokens: self.cached_tokens.with_label_values(&values),
+            ntpot: self.ntpot.with_label_values(&values),
+            ttft: self.ttft.with_label_values(&[&**model, target, fairness_id, priority, "true"]),
+            tpot: self.tpot.with_label_values(&values),
+            itl: self.itl.with_label_values(&values),
+            errors: self.errors.clone(),
+            labels,
+        }
+    }
+}
+
+/// Finds the cells of labels without asking every family.
+#[derive(Debug, Default)]
+pub(super) struct SeriesCache {
+    known: RwLock<Known>,
+}
+
+/// Bounded by the caps on its values.
+#[derive(Debug, Default)]
+struct Known {
+    /// Model to target to the rest: a look-up copies no string.
+    series: HashMap<Box<str>, HashMap<Box<str>, HashMap<Box<str>, HashMap<i32, Arc<Series>>>>>,
+    combinations: usize,
+    models: HashSet<Box<str>>,
+    fairness_ids: HashSet<Box<str>>,
+}
+
+impl SeriesCache {
+    pub(super) fn find(&self, labels: &Labels<'_>, families: &RequestFamilies) -> Arc<Series> {
+        if let Some(series) = self.known.read().find(labels) {
+            return series;
+        }
+        let mut known = self.known.write();
+        let labels = known.admit(labels);
+        if let Some(series) = known.find(&labels) {
+            return series;
+        }
+        known.combinations += 1;
+        let targets = known.series.entry(labels.model.into()).or_default();
+        let flows = targets.entry(labels.target.into()).or_default();
+        let priorities = flows.entry(labels.fairness_id.into()).or_default();
+        let new = || {
+            let priority = labels.priority.to_string();
+            let values = [labels.model, labels.target, labels.fairness_id, &priority];
+            Arc::new(families.series(values.map(Box::from)))
+        };
+        Arc::clone(priorities.entry(labels.priority).or_insert_with(new))
+    }
+}
+
+impl Known {
+    /// The labels as they are shown.
+    fn admit<'a>(&mut self, labels: &Labels<'a>) -> Labels<'a> {
+        if self.combinations >= COMBINATIONS {
+            return Labels { model: OTHER, target: OTHER, fairness_id: OTHER, priority: 0 };
+        }
+        Labels {
+            model: capped(&mut self.models, labels.model),
+            target: capped(&mut self.models, labels.target),
+            fairness_id: capped(&mut self.fairness_ids, labels.fairness_id),
+            priority: labels.priority,
+        }
+    }
+
+    fn find(&self, labels: &Labels<'_>) -> Option<Arc<Series>> {
+        let flows = self.series.get(labels.model)?.get(labels.target)?;
+        flows.get(labels.fairness_id)?.get(&labels.priority).cloned()
+    }
+}
+
+/// The value itself while the label has room for it; empty values are free.
+fn capped<'a>(known: &mut HashSet<Box<str>>, value: &'a str) -> &'a str {
+    if value.is_empty() || known.contains(value) {
+        return value;
+    }
+    if known.len() >= CAP || value.len() > LONGEST {
+        return OTHER;
+    }
+    known.insert(value.into());
+    value
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::metrics::{Labels, Metrics};
+
+    fn labels(model: &str) -> Labels<'_> {
+        Labels { model, target: model, fairness_id: "default-flow", priority: 0 }
+    }
+
+    #[test]
+    fn the_same_labels_have_the_same_cells() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        metrics.series(&labels("m")).requests.inc();
+        metrics.series(&labels("m")).requests.inc();
+        let page = metrics.page().unwrap();
+        let want = r#"llm_d_epp_request_total{fairness_id="default-flow",model_name="m",priority="0",target_model_name="m"} 2"#;
+        assert!(page.contains(want), "{page}");
+    }
+
+    #[test]
+    fn model_names_beyond_the_cap_are_other() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        for n in 0..1500 {
+            metrics.series(&labels(&format!("model-{n}"))).requests.inc();
+        }
+        let page = metrics.page().unwrap();
+        let series =
+            page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count();
+        assert_eq!(series, 1001);
+        assert!(page.contains(r#"model_name="other",priority="0",target_model_name="other"} 500"#));
+    }
+
+    #[test]
+    fn any_mix_of_long_and_many_labels_is_bounded() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        let long = "x".repeat(10_000);
+        for n in 0..6000 {
+            let (model, flow) = (format!("model-{}", n % 100), format!("flow-{n}"));
+            metrics.series(&Labels {
+                model: &model,
+                target: &long,
+                fairness_id: &flow,
+                priority: n % 7,
+            });
+        }
+        let page = metrics.page().unwrap();
+        assert!(
+            page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count()
+                <= 4097
+        );
+        assert!(!page.contains(&long));
+    }
+
+    #[test]
+    fn a_failed_request_is_counted_by_its_code() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        metrics.series(&labels("m")).error("Unknown");
+        assert!(metrics.page().unwrap().contains(r#"error_code="Unknown""#));
+    }
+}
