@@ -1,1 +1,3 @@
 //! What is known of the endpoints: one immutable snapshot, one writer.
+
+pub mod readiness;
