@@ -1,4 +1,4 @@
-//! Listeners: ext_proc over gRPC, health, metrics and admin over HTTP.
+//! Listeners: `ext_proc` over gRPC, health, metrics and admin over HTTP.
 //!
 //! Every part is a future or a stream that the caller runs; dropping it ends what it started.
 //! [`listener`] makes connections out of a TCP port, by way of [`tls`] and [`authority`]; [`serve_grpc`] serves
@@ -11,6 +11,8 @@ pub mod listener;
 pub mod tls;
 
 mod tasks;
+#[cfg(test)]
+mod testing;
 
 use std::future::Future;
 use std::time::Duration;

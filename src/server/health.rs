@@ -7,7 +7,7 @@
 //! | `inference-extension` | as readiness until that was fulfilled once or 60 s have passed, then until the drain |
 //!
 //! Existing charts use the last name for both probes: it must neither restart a replica that waits for
-//! its pool nor send traffic to one that just started. Any other name is NOT_FOUND.
+//! its pool nor send traffic to one that just started. Any other name is `NOT_FOUND`.
 
 #[cfg(test)]
 mod tests;

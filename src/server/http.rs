@@ -90,8 +90,11 @@ pub struct LogLevel {
     /// The level, or filter directives, in force.
     pub read: Arc<dyn Fn() -> String + Send + Sync>,
     /// Takes another one, or says why not.
-    pub write: Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>,
+    pub write: Arc<SetLevel>,
 }
+
+/// Sets the log level; the error says in a line why it cannot.
+pub type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
 impl fmt::Debug for LogLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,12 +162,11 @@ async fn serve_connection(socket: TcpStream, router: Router) {
         .max_buf_size(HEADER_LIMIT)
         .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
     let mut connection = pin!(connection);
-    let ended = match timeout(CONNECTION_AGE, connection.as_mut()).await {
-        Ok(ended) => ended,
-        Err(_) => {
-            connection.as_mut().graceful_shutdown();
-            timeout(LAST_REQUEST, connection).await.unwrap_or(Ok(()))
-        }
+    let ended = if let Ok(ended) = timeout(CONNECTION_AGE, connection.as_mut()).await {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        timeout(LAST_REQUEST, connection).await.unwrap_or(Ok(()))
     };
     if let Err(error) = ended {
         debug!(%error, "connection broke");

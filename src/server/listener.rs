@@ -146,13 +146,15 @@ impl Incoming {
             }
             match ready!(self.tcp.poll_accept(cx)) {
                 Ok((socket, _)) => return Poll::Ready(socket),
-                Err(error) => {
-                    self.pause = pause_after(&error).map(|pause| Box::pin(sleep(pause)));
-                    if self.pause.is_some() {
-                        self.refusals.report(&Refusal::Accept(error));
-                    }
-                }
+                Err(error) => self.recover(error),
             }
+        }
+    }
+
+    fn recover(&mut self, error: io::Error) {
+        if let Some(pause) = pause_after(&error) {
+            self.pause = Some(Box::pin(sleep(pause)));
+            self.refusals.report(&Refusal::Accept(error));
         }
     }
 }

@@ -48,3 +48,30 @@ impl<T: Send + 'static> Tasks<T> {
         poll_fn(|cx| self.poll_ended(cx)).await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::pending;
+
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn one_task_too_many_ends_the_oldest() {
+        let mut tasks = Tasks::new(2);
+        let (first_alive, mut first) = oneshot::channel::<()>();
+        tasks.spawn(async move {
+            let _alive = first_alive;
+            pending().await
+        });
+        tasks.spawn(async { 2 });
+        assert_eq!(tasks.ended().await.unwrap(), 2);
+        tasks.spawn(pending());
+        assert!(first.try_recv().is_err_and(|e| e == oneshot::error::TryRecvError::Empty));
+        tasks.spawn(async { 4 });
+        assert!(tasks.ended().await.is_err_and(|error| error.is_cancelled()));
+        assert!(first.await.is_err(), "the first task is gone");
+        assert_eq!(tasks.ended().await.unwrap(), 4);
+    }
+}

@@ -1,12 +1,15 @@
-//! The certificate of the ext_proc port: self-signed or from a directory, and what TLS may be spoken.
+//! The certificate of the `ext_proc` port: self-signed or from a directory, and what TLS may be spoken.
 //!
 //! Gateways do not verify the picker's certificate, so a self-signed one is enough for privacy; with a
 //! directory (a mounted Secret) the pair is read again when its content changes, without a restart.
 
 mod options;
+#[cfg(test)]
+mod tests;
 
 pub use options::{CipherSuites, MinVersion};
 
+use std::error::Error;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -72,7 +75,7 @@ impl Tls {
         let current = Arc::new(Current(ArcSwap::from_pointee(certificate)));
         let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(settings.min_version.versions())
-            .map_err(TlsError::Versions)?
+            .map_err(|error| TlsError::Versions(error.into()))?
             .with_no_client_auth()
             .with_cert_resolver(Arc::<Current>::clone(&current));
         config.alpn_protocols = vec![ALPN.to_vec()];
@@ -101,15 +104,14 @@ impl Tls {
             let read = tokio::task::spawn_blocking(move || Pair::read(&directory)).await;
             let Ok(read) = read else { continue };
             match files.update(read) {
-                None => continue,
+                None => {}
                 Some(Ok(())) => {
                     reloads.with_label_values(&["success"]).inc();
                     info!(path = %files.directory.display(), "certificate loaded again");
                 }
                 Some(Err(error)) => {
                     reloads.with_label_values(&["error"]).inc();
-                    let error = anyhow::Error::new(error);
-                    error!(path = %files.directory.display(), error = format!("{error:#}"),
+                    error!(path = %files.directory.display(), error = &error as &dyn Error,
                         "new certificate is unusable, the old one stays in use: replace the pair");
                 }
             }
@@ -134,13 +136,13 @@ pub enum TlsError {
     Pem(&'static str, #[source] pem::Error),
     /// The pair does not match, or the key is of no known kind.
     #[error("certificate and key cannot be used together")]
-    Pair(#[source] rustls::Error),
+    Pair(#[source] Box<rustls::Error>),
     /// A name cannot stand in a certificate.
     #[error("cannot make a certificate")]
     Generate(#[from] rcgen::Error),
     /// The cipher suites fit none of the versions.
     #[error("minimum version and cipher suites leave nothing to speak")]
-    Versions(#[source] rustls::Error),
+    Versions(#[source] Box<rustls::Error>),
 }
 
 /// The certificate in use, exchanged while connections come in.
@@ -206,7 +208,7 @@ impl Pair {
             .map_err(|error| TlsError::Pem("certificate", error))?;
         let key = PrivateKeyDer::from_pem_slice(&self.key)
             .map_err(|error| TlsError::Pem("private key", error))?;
-        CertifiedKey::from_der(chain, key, provider).map_err(TlsError::Pair)
+        CertifiedKey::from_der(chain, key, provider).map_err(|error| TlsError::Pair(error.into()))
     }
 }
 
@@ -227,7 +229,7 @@ fn self_signed(names: &[String], provider: &CryptoProvider) -> Result<CertifiedK
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let certificate = CertificateParams::new(all)?.self_signed(&key)?;
     CertifiedKey::from_der(vec![certificate.der().clone()], key.into(), provider)
-        .map_err(TlsError::Pair)
+        .map_err(|error| TlsError::Pair(error.into()))
 }
 
 /// The name of this host, in a cluster that of the pod; `None` where the system does not tell.

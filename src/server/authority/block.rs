@@ -67,19 +67,18 @@ fn name_index_bits(first: u8) -> Option<u32> {
 
 /// Appends `text` as a string literal without Huffman coding.
 fn put_string(out: &mut Vec<u8>, text: &[u8]) {
-    const PREFIX: usize = 0x7f;
-    let mut rest = match text.len().checked_sub(PREFIX) {
-        None => {
-            return out.extend(u8::try_from(text.len()).into_iter().chain(text.iter().copied()));
+    const PREFIX: u8 = 0x7f;
+    let low7 = |n: usize| n.to_le_bytes()[0] & 0x7f;
+    if let Some(mut rest) = text.len().checked_sub(usize::from(PREFIX)) {
+        out.push(PREFIX);
+        while rest >= 0x80 {
+            out.push(low7(rest) | 0x80);
+            rest >>= 7;
         }
-        Some(rest) => rest,
-    };
-    out.push(0x7f);
-    while rest >= 0x80 {
-        out.push((rest & 0x7f) as u8 | 0x80);
-        rest >>= 7;
+        out.push(low7(rest));
+    } else {
+        out.push(low7(text.len()));
     }
-    out.push((rest & 0x7f) as u8);
     out.extend_from_slice(text);
 }
 

@@ -1,6 +1,7 @@
 //! Why a connection was not let in, as a metric label and a log line now and then.
 
 use std::collections::HashMap;
+use std::error::Error;
 use std::io;
 use std::time::Duration;
 
@@ -101,12 +102,12 @@ impl Refusals {
     pub(super) fn report(&mut self, refusal: &Refusal) {
         let reason = refusal.reason();
         self.refused.with_label_values(&[reason]).inc();
-        let error = std::error::Error::source(refusal).map(ToString::to_string);
+        let error: &dyn Error = refusal;
         if refusal.harmless() {
-            return debug!(reason, error, "connection refused: {refusal}");
+            return debug!(reason, error, "connection refused");
         }
         if let Some(omitted) = self.due(reason, Instant::now()) {
-            warn!(reason, error, omitted, "connection refused: {refusal}");
+            warn!(reason, error, omitted, "connection refused");
         }
     }
 
