@@ -10,7 +10,9 @@ use super::listener::{Incoming, Security, bind_to};
 
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
+const RST_STREAM: u8 = 3;
 const SETTINGS: u8 = 4;
+const GOAWAY: u8 = 7;
 const END_STREAM: u8 = 1;
 const END_HEADERS: u8 = 4;
 
@@ -82,23 +84,21 @@ impl<S: AsyncRead + AsyncWrite + Unpin> RawClient<S> {
     }
 
     /// The `grpc-status` of a call, or `None` when the stream or the connection was ended instead.
-    pub(super) async fn status(&mut self) -> Option<String> {
+    pub(super) async fn status(&mut self) -> Option<u32> {
         loop {
             let frame = self.frame().await.ok()?;
-            match frame.kind {
-                HEADERS => {
-                    let fields = self.decoder.decode(&frame.payload).unwrap();
-                    if let Some((_, status)) = fields.iter().find(|f| f.0 == b"grpc-status") {
-                        return Some(String::from_utf8(status.clone()).unwrap());
-                    }
-                }
-                3 | 7 => return None,
-                _ => {}
+            let fields = match frame.kind {
+                HEADERS => self.decoder.decode(&frame.payload).unwrap(),
+                RST_STREAM | GOAWAY => return None,
+                _ => Vec::new(),
+            };
+            if let Some((_, status)) = fields.into_iter().find(|field| field.0 == b"grpc-status") {
+                return str::from_utf8(&status).unwrap().parse().ok();
             }
         }
     }
 
-    pub(super) async fn call(&mut self, authority: &[u8]) -> Option<String> {
+    pub(super) async fn call(&mut self, authority: &[u8]) -> Option<u32> {
         self.begin("Check", authority).await;
         self.status().await
     }

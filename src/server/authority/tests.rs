@@ -4,7 +4,7 @@ use bytes::BytesMut;
 use fluke_hpack::Decoder;
 use proptest::collection::vec;
 use proptest::prelude::*;
-use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
 
 use super::Authority;
 use super::block::acceptable;
@@ -297,6 +297,15 @@ fn a_block_beyond_the_limit_passes_and_the_next_one_is_rewritten() {
     assert!(out[huge_only.len()..].windows(9).any(|text| text == b"outbound-"));
 }
 
+/// All that `adapter` yields to a reader with a buffer of `size`.
+async fn read_all(mut adapter: Authority<DuplexStream>, size: usize) -> Vec<u8> {
+    let (mut all, mut piece) = (Vec::new(), vec![0; size]);
+    while let n @ 1.. = adapter.read(&mut piece).await.unwrap() {
+        all.extend_from_slice(&piece[..n]);
+    }
+    all
+}
+
 #[tokio::test]
 async fn the_adapter_reads_what_the_rewriter_writes_with_any_buffer() {
     let requests = vec![Request { body: vec![7; 5_000], ..request(vec![istio()]) }; 20];
@@ -308,16 +317,7 @@ async fn the_adapter_reads_what_the_rewriter_writes_with_any_buffer() {
             client.write_all(&wire[PREFACE.len()..]).await.unwrap();
             drop(client);
         };
-        let read = async {
-            let mut adapter = Authority::new(server, PREFACE);
-            let (mut all, mut piece) = (Vec::new(), vec![0; buffer]);
-            loop {
-                match adapter.read(&mut piece).await.unwrap() {
-                    0 => return all,
-                    n => all.extend_from_slice(&piece[..n]),
-                }
-            }
-        };
+        let read = read_all(Authority::new(server, PREFACE), buffer);
         let ((), read) = tokio::join!(write, read);
         assert!(read == expected, "pipe {pipe}, buffer {buffer}");
     }

@@ -132,7 +132,7 @@ async fn oversized_requests_are_refused() {
         let long = "x".repeat(BODY_LIMIT + 1);
         assert_eq!(status(&ask(address, "PUT /debug/log-level", &long).await), "413");
         let path = format!("GET /{}", "x".repeat(HEADER_LIMIT));
-        assert_eq!(&ask(address, &path, "").await[..10], "HTTP/1.1 4");
+        assert_eq!(status(&ask(address, &path, "").await), "431");
     })
     .await;
 }

@@ -33,6 +33,9 @@ const SAME_AGAIN: &[u8] = &[0xbe];
 
 const ORDINARY: &[u8] = b"\x01\x03epp";
 
+/// What a call gives that was served.
+const OK: Option<u32> = Some(0);
+
 const DEADLINE: Duration = Duration::from_secs(20);
 
 /// As Envoy writes it first: literal with incremental indexing, name index 1, Huffman.
@@ -88,7 +91,7 @@ async fn with_port<F: Future<Output = ()>>(
     let routes = Routes::new(health.service());
     tokio::select! {
         _ = serve_grpc(incoming, routes, Limits::default(), pending()) => panic!("server ended"),
-        ended = timeout(DEADLINE, script(address, refused)) => ended.expect("done in time"),
+        ended = timeout(DEADLINE, Box::pin(script(address, refused))) => ended.expect("done in time"),
     }
 }
 
@@ -102,24 +105,20 @@ async fn refusals(refused: &IntCounterVec, reason: &str) -> u64 {
     }
 }
 
-fn ok() -> Option<String> {
-    Some("0".to_owned())
-}
-
 #[tokio::test]
 async fn the_authority_of_istio_is_served_in_plaintext_and_in_tls() {
     let (server, root) = tls();
     with_port(Security::Both(server), |address, _| async move {
         let mut plain = RawClient::new(connect(address).await).await;
-        assert_eq!(plain.call(&istio_authority()).await, ok());
-        assert_eq!(plain.call(SAME_AGAIN).await, ok());
-        assert_eq!(plain.call(ORDINARY).await, ok());
+        assert_eq!(plain.call(&istio_authority()).await, OK);
+        assert_eq!(plain.call(SAME_AGAIN).await, OK);
+        assert_eq!(plain.call(ORDINARY).await, OK);
 
         let stream = connect_tls(address, client_config(root, &[b"h2"])).await;
         assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
         let mut encrypted = RawClient::new(stream).await;
-        assert_eq!(encrypted.call(&istio_authority()).await, ok());
-        assert_eq!(encrypted.call(SAME_AGAIN).await, ok());
+        assert_eq!(encrypted.call(&istio_authority()).await, OK);
+        assert_eq!(encrypted.call(SAME_AGAIN).await, OK);
     })
     .await;
 }
@@ -129,7 +128,7 @@ async fn a_client_without_alpn_is_served() {
     let (server, root) = tls();
     with_port(Security::TlsOnly(server), |address, _| async move {
         let stream = connect_tls(address, client_config(root, &[])).await;
-        assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, ok());
+        assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, OK);
     })
     .await;
 }
@@ -192,9 +191,9 @@ async fn silent_peers_do_not_keep_others_waiting() {
             socket.write_all(begin).await.unwrap();
             silent.push(socket);
         }
-        assert_eq!(RawClient::new(connect(address).await).await.call(ORDINARY).await, ok());
+        assert_eq!(RawClient::new(connect(address).await).await.call(ORDINARY).await, OK);
         let stream = connect_tls(address, client_config(root, &[b"h2"])).await;
-        assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, ok());
+        assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, OK);
         assert_eq!(refused.with_label_values(&["timeout"]).get(), 0, "nobody was waited for");
     })
     .await;
@@ -207,7 +206,7 @@ async fn more_silent_peers_than_handshakes_end_the_oldest() {
         for _ in 0..=HANDSHAKES {
             silent.push(connect(address).await);
         }
-        assert_eq!(RawClient::new(connect(address).await).await.call(ORDINARY).await, ok());
+        assert_eq!(RawClient::new(connect(address).await).await.call(ORDINARY).await, OK);
         assert!(refusals(&refused, "handshakes").await >= 1);
         assert_eq!(silent[0].read(&mut [0]).await.unwrap_or(0), 0, "the oldest was closed");
     })
@@ -265,12 +264,10 @@ async fn a_shutdown_says_goaway_and_waits_for_open_streams() {
         while client.frame().await.unwrap().kind != 0 {}
         stop.send(()).unwrap();
         while client.frame().await.unwrap().kind != GOAWAY {}
-        let ping = loop {
-            let frame = client.frame().await.unwrap();
-            if frame.kind == PING && frame.flags & ACK == 0 {
-                break frame;
-            }
-        };
+        let mut ping = client.frame().await.unwrap();
+        while (ping.kind, ping.flags) != (PING, 0) {
+            ping = client.frame().await.unwrap();
+        }
         client.send(PING, ACK, 0, &ping.payload).await;
         (client, stream)
     };
