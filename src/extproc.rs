@@ -231,7 +231,9 @@ impl Exchange {
             self.replies.clear();
             self.end = Some(End::Internal);
         } else {
-            self.refuse(&Refusal::Rejected(Rejection::Internal(Fault::Panicked("exchange".into()))));
+            self.refuse(&Refusal::Rejected(Rejection::Internal(Fault::Panicked(
+                "exchange".into(),
+            ))));
         }
     }
 

@@ -13,8 +13,8 @@ use prometheus::{
 };
 
 pub use self::series::{Labels, Series};
-pub use self::streams::StreamMetrics;
 use self::series::{RequestFamilies, SeriesCache};
+pub use self::streams::StreamMetrics;
 
 mod buckets;
 mod series;
@@ -64,7 +64,11 @@ impl Metrics {
     ///
     /// # Errors
     /// When two families have one name, which a test excludes.
-    pub fn new(namespace: &str, pool: &str, reference_streams: bool) -> prometheus::Result<Arc<Self>> {
+    pub fn new(
+        namespace: &str,
+        pool: &str,
+        reference_streams: bool,
+    ) -> prometheus::Result<Arc<Self>> {
         let registry = Registry::new();
         let new = Families { registry: &registry, namespace, pool };
         let metrics = Self {

@@ -49,7 +49,8 @@ impl StreamMetrics {
 impl Reference {
     fn new(new: &Families<'_>) -> prometheus::Result<Self> {
         Ok(Self {
-            open: new.reference_gauge("llm_d_epp_extproc_streams_inflight", "Open ext_proc streams.")?,
+            open: new
+                .reference_gauge("llm_d_epp_extproc_streams_inflight", "Open ext_proc streams.")?,
             duration: new.histogram(
                 "llm_d_epp_extproc_stream_duration_seconds",
                 "How long ext_proc streams were open.",

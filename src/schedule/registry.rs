@@ -5,7 +5,6 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::request::Parsers;
 use crate::schedule::{Filter, Picker, Scorer, picker, scorer};
 
 /// All plugins of this build.
@@ -103,7 +102,7 @@ mod tests {
 
     use super::*;
     use crate::pool::Sample;
-    use crate::request::Parsed;
+    use crate::request::{Parsed, Parsers};
     use crate::schedule::{PickContext, fixture};
 
     #[test]

@@ -1,0 +1,174 @@
+//! HTTP/1: metrics and probes on the metrics port, insight and the log level on the admin port.
+//!
+//! [`serve_http`] bounds what a client can hold: headers must come within [`HEADER_TIMEOUT`], a connection lives for
+//! [`CONNECTION_AGE`] at most, and beyond [`CONNECTIONS`] the oldest is closed.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::HashMap;
+use std::fmt::{self, Write};
+use std::io;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{DefaultBodyLimit, Query};
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use hyper::server::conn::http1;
+use hyper_util::rt::{TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use prometheus::TEXT_FORMAT;
+use serde::Serialize;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{sleep, timeout};
+use tracing::{debug, warn};
+
+use super::health::Health;
+use super::listener::pause_after;
+use super::tasks::Tasks;
+
+/// Time for the headers of a request, and so for the silence between two requests.
+const HEADER_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The longest life of a connection; the request under way then has [`LAST_REQUEST`].
+const CONNECTION_AGE: Duration = Duration::from_mins(5);
+
+/// Time for the last request of an old connection.
+const LAST_REQUEST: Duration = Duration::from_secs(10);
+
+/// Connections of one port; more end the oldest.
+const CONNECTIONS: usize = 256;
+
+/// Octets of request line and headers, and of what is buffered of an answer.
+const HEADER_LIMIT: usize = 16 * 1024;
+
+/// Octets of a request body.
+const BODY_LIMIT: usize = 4 * 1024;
+
+/// The routes of the metrics port: `/metrics`, `/livez` (also as `/healthz`), `/readyz`.
+///
+/// `metrics` writes the page in the Prometheus text format.
+pub fn metrics_router<M>(metrics: M, health: Health) -> Router
+where
+    M: Fn() -> String + Clone + Send + Sync + 'static,
+{
+    let alive = health.clone();
+    let live = get(async move || live(&alive));
+    Router::new()
+        .route("/metrics", get(async move || ([(CONTENT_TYPE, TEXT_FORMAT)], metrics())))
+        .route("/livez", live.clone())
+        .route("/healthz", live)
+        .route("/readyz", get(async move |Query(query)| ready(&health, &query)))
+}
+
+/// The routes of the admin port: `/debug/snapshot`, `/debug/log-level`.
+///
+/// `snapshot` is shown as JSON.
+pub fn admin_router<S, T>(snapshot: S, log_level: LogLevel) -> Router
+where
+    S: Fn() -> T + Clone + Send + Sync + 'static,
+    T: Serialize + 'static,
+{
+    let LogLevel { read, write } = log_level;
+    let set = async move |level: String| match write(level.trim()) {
+        Ok(()) => (StatusCode::OK, String::new()),
+        Err(reason) => (StatusCode::BAD_REQUEST, format!("{reason}\n")),
+    };
+    Router::new()
+        .route("/debug/snapshot", get(async move || Json(snapshot())))
+        .route("/debug/log-level", get(async move || format!("{}\n", read())).put(set))
+}
+
+/// How to read and to change the log level.
+#[derive(Clone)]
+pub struct LogLevel {
+    /// The level, or filter directives, in force.
+    pub read: Arc<dyn Fn() -> String + Send + Sync>,
+    /// Takes another one, or says why not.
+    pub write: Arc<SetLevel>,
+}
+
+/// Sets the log level; the error says in a line why it cannot.
+pub type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+
+impl fmt::Debug for LogLevel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LogLevel").field("level", &(self.read)()).finish_non_exhaustive()
+    }
+}
+
+fn live(health: &Health) -> Response {
+    if health.alive() {
+        "ok\n".into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, "an event loop hangs\n").into_response()
+    }
+}
+
+/// The failed conditions of readiness, or with `?verbose` all of them, a line each.
+fn ready(health: &Health, query: &HashMap<String, String>) -> Response {
+    let readiness = health.readiness();
+    let verbose = query.contains_key("verbose");
+    let mut text = String::new();
+    for check in readiness.checks() {
+        let line = match check.failure {
+            Some(reason) => writeln!(text, "[-] {}: {reason}", check.name),
+            None if verbose => writeln!(text, "[+] {}", check.name),
+            None => Ok(()),
+        };
+        debug_assert!(line.is_ok(), "a string takes everything");
+    }
+    if readiness.ready() {
+        text.push_str("ok\n");
+        text.into_response()
+    } else {
+        (StatusCode::SERVICE_UNAVAILABLE, text).into_response()
+    }
+}
+
+/// Serves `router` until `shutdown`, then closes all connections at once.
+pub async fn serve_http(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
+    let router = router.layer(DefaultBodyLimit::max(BODY_LIMIT));
+    let mut connections = Tasks::new(CONNECTIONS);
+    let mut shutdown = pin!(shutdown);
+    loop {
+        tokio::select! {
+            () = &mut shutdown => return,
+            accepted = listener.accept() => match accepted {
+                Ok((socket, _)) => connections.spawn(serve_connection(socket, router.clone())),
+                Err(error) => recover(&error).await,
+            },
+            _ = connections.ended() => {}
+        }
+    }
+}
+
+async fn recover(error: &io::Error) {
+    if let Some(pause) = pause_after(error) {
+        warn!(%error, "cannot accept: raise the limit of open files");
+        sleep(pause).await;
+    }
+}
+
+async fn serve_connection(socket: TcpStream, router: Router) {
+    let connection = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_TIMEOUT)
+        .max_buf_size(HEADER_LIMIT)
+        .serve_connection(TokioIo::new(socket), TowerToHyperService::new(router));
+    let mut connection = pin!(connection);
+    let ended = if let Ok(ended) = timeout(CONNECTION_AGE, connection.as_mut()).await {
+        ended
+    } else {
+        connection.as_mut().graceful_shutdown();
+        timeout(LAST_REQUEST, connection).await.unwrap_or(Ok(()))
+    };
+    if let Err(error) = ended {
+        debug!(%error, "connection broke");
+    }
+}
