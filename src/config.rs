@@ -1,1 +1,56 @@
 //! Command line and configuration file, resolved into what the application is built from.
+//!
+//! Three steps: a document becomes a [`tree`] that knows its lines, the [`reader`] turns that into the mirror of
+//! [`file`], and [`resolve`] turns the mirror into parts. None of them stops at the first mistake: [`load`] reports
+//! all of them, each with its path in the document and its line.
+
+use crate::schedule::registry::Plugin;
+
+pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
+pub use self::limits::{LimitSettings, Limits, memory_limit};
+pub use self::problem::{Problem, Severity};
+pub use self::resolve::{Destinations, FailureMode, FileDiscovery, Resolved};
+pub use self::units::{ChunkBytes, GoDuration, Quantity};
+
+pub mod argv;
+pub mod file;
+pub mod flags;
+pub mod limits;
+pub mod problem;
+pub mod reader;
+pub mod resolve;
+pub mod tree;
+pub mod units;
+
+/// Reads a configuration document and resolves it; without one, the default policy.
+///
+/// `tables` are the plugins to choose from, the first table that has a type counts.
+///
+/// # Errors
+/// When the document has an error: all its problems, warnings too, by line.
+pub fn load(text: Option<&str>, tables: &[&'static [Plugin]]) -> Result<Resolved, Vec<Problem>> {
+    let Some(text) = text else { return resolve::resolve(&file::File::default(), tables) };
+    let tree = tree::parse(text).map_err(|problem| vec![problem])?;
+    let (file, mut problems) = reader::read::<file::File>(&tree);
+    problems.extend(file.header_problems());
+    let resolved = match resolve::resolve(&file, tables) {
+        Ok(mut resolved) => {
+            problems.append(&mut resolved.warnings);
+            Some(resolved)
+        }
+        Err(more) => {
+            problems.extend(more);
+            None
+        }
+    };
+    problem::locate(&mut problems, &tree.lines());
+    problems.sort_by_key(|problem| problem.line);
+    let failed = problems.iter().any(|problem| problem.severity == Severity::Error);
+    match resolved.filter(|_| !failed) {
+        Some(resolved) => Ok(Resolved { warnings: problems, ..resolved }),
+        None => Err(problems),
+    }
+}
+
+#[cfg(test)]
+mod tests;

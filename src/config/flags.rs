@@ -1,0 +1,269 @@
+//! The command line of a serving `lodesman`: the reference's flags with its defaults, and ours.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::time::Duration;
+
+use clap::{ArgAction, Args, ValueEnum};
+
+pub use self::later::Later;
+
+use crate::config::limits::LimitSettings;
+use crate::config::resolve::FailureMode;
+use crate::config::units::{GoDuration, Quantity};
+
+mod later;
+
+/// The shortest scrape interval that the reference takes; shorter ones are raised to it.
+const MIN_INTERVAL: Duration = Duration::from_millis(50);
+
+/// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
+const MESSAGE_BYTES: u64 = 65 << 20;
+
+/// Flags of a serving process.
+#[derive(Args, Clone, Debug)]
+pub struct Flags {
+    /// Where to listen.
+    #[command(flatten, next_help_heading = "Listeners")]
+    pub listen: Listen,
+    /// How to serve TLS.
+    #[command(flatten, next_help_heading = "TLS")]
+    pub tls: Tls,
+    /// What to serve, and how it is configured.
+    #[command(flatten, next_help_heading = "Pool and policy")]
+    pub pool: Pool,
+    /// How model servers are watched.
+    #[command(flatten, next_help_heading = "Scraping")]
+    pub scrape: Scrape,
+    /// What a request may cost.
+    #[command(flatten, next_help_heading = "Limits")]
+    pub limits: LimitSettings,
+    /// What is logged.
+    #[command(flatten, next_help_heading = "Logs")]
+    pub log: Log,
+    /// What has no effect.
+    #[command(flatten)]
+    pub later: Later,
+}
+
+/// Listeners.
+#[derive(Args, Clone, Debug)]
+pub struct Listen {
+    /// Port of ext_proc over gRPC, on all addresses.
+    #[arg(long, value_name = "PORT", default_value_t = 9002)]
+    pub grpc_port: u16,
+    /// Port of gRPC health, on all addresses.
+    #[arg(long, value_name = "PORT", default_value_t = 9003)]
+    pub grpc_health_port: u16,
+    /// Port of metrics and HTTP probes, on all addresses.
+    #[arg(long, value_name = "PORT", default_value_t = 9090)]
+    pub metrics_port: u16,
+    /// Port of the admin pages.
+    #[arg(long, value_name = "PORT", default_value_t = 9091)]
+    pub admin_port: u16,
+    /// Address of the admin pages; they have no authentication.
+    #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
+    pub admin_address: IpAddr,
+    /// Longest time to let open streams end at a shutdown.
+    #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
+    pub drain_timeout: Duration,
+    /// Largest gRPC message to receive [default: 65MiB].
+    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    pub grpc_max_recv_msg_size: usize,
+    /// Largest gRPC message to send [default: 65MiB].
+    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    pub grpc_max_send_msg_size: usize,
+    /// Whether to count gRPC messages.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub enable_grpc_stream_metrics: bool,
+    /// Accepted and without effect: health is always served on the ext_proc port too.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub health_checking: Option<bool>,
+    /// Answers every request with its first message and decides nothing: the floor of a latency measurement.
+    #[arg(long, hide = true)]
+    pub null: bool,
+}
+
+/// TLS of the ext_proc port.
+#[derive(Args, Clone, Debug)]
+pub struct Tls {
+    /// TLS only, or plaintext only with =false; both on one port, told apart by the first byte, when absent.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub secure_serving: Option<bool>,
+    /// Directory with tls.crt and tls.key; a certificate is made when absent.
+    #[arg(long, value_name = "DIR", value_parser = path)]
+    pub cert_path: Option<PathBuf>,
+    /// Accepted and without effect: a changed certificate is always read again.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub enable_cert_reload: Option<bool>,
+    /// Least TLS version: VersionTLS12 or VersionTLS13 [default: VersionTLS12].
+    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    pub tls_min_version: TlsVersion,
+    /// Cipher suites by their names in Go or of IANA, comma separated; all good ones when empty.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    pub tls_cipher_suites: Vec<String>,
+}
+
+/// Pool and policy.
+#[derive(Args, Clone, Debug)]
+pub struct Pool {
+    /// Configuration file (EndpointPickerConfig).
+    #[arg(long, value_name = "FILE", value_parser = path, conflicts_with = "config_text")]
+    pub config_file: Option<PathBuf>,
+    /// The text of a configuration file.
+    #[arg(long, value_name = "YAML")]
+    pub config_text: Option<String>,
+    /// Endpoints to serve, without Kubernetes: ip:port or [ipv6]:port, comma separated.
+    #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
+    pub endpoints: Vec<SocketAddr>,
+    /// Name of the InferencePool.
+    #[arg(long, value_name = "NAME", default_value = "")]
+    pub pool_name: String,
+    /// Its namespace [default: $NAMESPACE, else default].
+    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
+    pub pool_namespace: String,
+    /// Do not restrict the choice to the endpoints that a gateway names.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub disable_endpoint_subset_filter: bool,
+    /// Report the scores of the candidates in dynamic metadata.
+    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    pub emit_endpoint_scores: bool,
+    /// What a fault of ours means, over the pool's own setting: FailOpen or FailClose.
+    #[arg(long, value_name = "MODE")]
+    pub failure_mode: Option<FailureMode>,
+}
+
+/// Scraping.
+#[derive(Args, Clone, Debug)]
+pub struct Scrape {
+    /// Time between two scrapes of an endpoint, at least 50ms [default: 50ms where requests are in flight, else 1s].
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
+    pub refresh_metrics_interval: Option<Duration>,
+    /// Age at which a sample is stale.
+    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
+    pub metrics_staleness_threshold: Duration,
+    /// Metric names of the default engine.
+    #[command(flatten)]
+    pub names: MetricNames,
+}
+
+/// Metric names of the default engine that replace its own. Deprecated.
+#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
+pub struct MetricNames {
+    /// Deprecated: metric of the requests that wait [default: vllm:num_requests_waiting].
+    #[arg(long = "total-queued-requests-metric", value_name = "NAME", value_parser = metric_name)]
+    pub waiting: Option<String>,
+    /// Deprecated: metric of the requests that run [default: vllm:num_requests_running].
+    #[arg(long = "total-running-requests-metric", value_name = "NAME", value_parser = metric_name)]
+    pub running: Option<String>,
+    /// Deprecated: metric of the used share of the KV cache [default: vllm:kv_cache_usage_perc].
+    #[arg(long = "kv-cache-usage-percentage-metric", value_name = "NAME", value_parser = metric_name)]
+    pub kv_usage: Option<String>,
+}
+
+/// Logs.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Log {
+    /// How much to log: 0 errors, 1 warnings, 2 state changes, 3 requests, 5 everything.
+    #[arg(short = 'v', long = "v", value_name = "LEVEL", default_value_t = 2)]
+    pub verbosity: u8,
+    /// Form of the log lines [default: text on a terminal, else json].
+    #[arg(long, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+}
+
+/// Form of log lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    /// For people.
+    Text,
+    /// One JSON object a line.
+    Json,
+}
+
+/// Least version of TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TlsVersion {
+    /// 1.2; also where an older one is asked for, which nothing here can serve.
+    Tls12,
+    /// 1.3.
+    Tls13,
+}
+
+impl Flags {
+    /// The pool's namespace; `environment` is the value of `NAMESPACE`.
+    pub fn namespace<'a>(&'a self, environment: Option<&'a str>) -> &'a str {
+        let given = [Some(self.pool.pool_namespace.as_str()), environment];
+        given.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or("default")
+    }
+
+    /// A sentence for each flag that was given and has no effect, or will have none some day.
+    pub fn warnings(&self) -> Vec<String> {
+        let MetricNames { waiting, running, kv_usage } = &self.scrape.names;
+        let deprecated = [
+            ("total-queued-requests-metric", waiting),
+            ("total-running-requests-metric", running),
+            ("kv-cache-usage-percentage-metric", kv_usage),
+        ];
+        let deprecated = deprecated
+            .into_iter()
+            .filter(|(_, name)| name.is_some())
+            .map(|(flag, _)| format!("--{flag} is deprecated; it holds for the default engine"));
+        deprecated.chain(self.later.warnings()).collect()
+    }
+}
+
+impl FromStr for TlsVersion {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "" | "VersionTLS10" | "VersionTLS11" | "VersionTLS12" | "1.2" => Ok(Self::Tls12),
+            "VersionTLS13" | "1.3" => Ok(Self::Tls13),
+            _ => Err("give VersionTLS12 or VersionTLS13".to_owned()),
+        }
+    }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    text.parse().map(|GoDuration(duration)| duration).map_err(|error| format!("{error}"))
+}
+
+fn interval(text: &str) -> Result<Duration, String> {
+    duration(text).map(|interval| interval.max(MIN_INTERVAL))
+}
+
+/// Empty, as the reference's default is, means our default.
+fn message_bytes(text: &str) -> Result<usize, String> {
+    let Quantity(bytes) = match text {
+        "" => Quantity(MESSAGE_BYTES),
+        _ => text.parse().map_err(|error| format!("{error}"))?,
+    };
+    usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+/// Go's spellings of a boolean.
+fn boolean(text: &str) -> Result<bool, String> {
+    match text {
+        "1" | "t" | "T" | "true" | "TRUE" | "True" => Ok(true),
+        "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
+        _ => Err("give true or false".to_owned()),
+    }
+}
+
+fn path(text: &str) -> Result<PathBuf, String> {
+    if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(text.into()) }
+}
+
+fn metric_name(text: &str) -> Result<String, String> {
+    let name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
+    if !text.is_empty() && text.bytes().all(name) {
+        Ok(text.to_owned())
+    } else {
+        Err("give a plain metric name, without labels".to_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,144 @@
+use std::ffi::OsString;
+
+use clap::{Args as _, Command, FromArgMatches};
+
+use super::*;
+use crate::config::argv;
+
+fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
+    let command = Flags::augment_args(Command::new("lodesman"));
+    let known: Vec<_> =
+        command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
+    let args = ["lodesman"].iter().chain(args).map(OsString::from);
+    command
+        .try_get_matches_from(argv::spelled(args, &known))
+        .and_then(|m| Flags::from_arg_matches(&m))
+}
+
+#[test]
+fn the_defaults_are_the_references() {
+    let flags = parse(&[]).unwrap();
+    let Listen { grpc_port, grpc_health_port, metrics_port, admin_port, .. } = flags.listen;
+    assert_eq!((grpc_port, grpc_health_port, metrics_port, admin_port), (9002, 9003, 9090, 9091));
+    assert_eq!(flags.listen.admin_address, IpAddr::V4(Ipv4Addr::LOCALHOST));
+    assert_eq!(flags.listen.drain_timeout, Duration::from_secs(30));
+    assert_eq!(flags.listen.grpc_max_recv_msg_size, 65 << 20);
+    assert_eq!(flags.scrape.metrics_staleness_threshold, Duration::from_secs(2));
+    assert_eq!(flags.scrape.refresh_metrics_interval, None);
+    assert_eq!((flags.log.verbosity, flags.tls.secure_serving), (2, None));
+    assert_eq!(flags.warnings(), Vec::<String>::new());
+}
+
+#[test]
+fn the_arguments_of_a_deployment_of_the_reference_are_accepted() {
+    let flags = parse(&[
+        "--pool-name",
+        "vllm-llama",
+        "--pool-namespace",
+        "prod",
+        "--pool-group=inference.networking.k8s.io",
+        "-v",
+        "4",
+        "--zap-encoder",
+        "json",
+        "--grpc-port",
+        "9012",
+        "-grpc-health-port=9013",
+        "--secure-serving=false",
+        "--health-checking",
+        "--config-file",
+        "/config/default-plugins.yaml",
+        "--tracing=false",
+        "--grpc-max-recv-msg-size=10MiB",
+        "-refreshMetricsInterval",
+        "20ms",
+        "--emit-endpoint-scores",
+        "--kv-cache-usage-percentage-metric",
+        "my:kv",
+        "--tls-min-version",
+        "VersionTLS13",
+    ])
+    .unwrap();
+    assert_eq!((flags.listen.grpc_port, flags.listen.grpc_health_port), (9012, 9013));
+    assert_eq!((flags.log.verbosity, flags.tls.secure_serving), (4, Some(false)));
+    assert_eq!(flags.listen.grpc_max_recv_msg_size, 10 << 20);
+    assert_eq!(flags.scrape.refresh_metrics_interval, Some(MIN_INTERVAL));
+    assert_eq!(flags.scrape.names.kv_usage.as_deref(), Some("my:kv"));
+    assert_eq!(flags.tls.tls_min_version, TlsVersion::Tls13);
+    assert!(flags.pool.emit_endpoint_scores && !flags.pool.disable_endpoint_subset_filter);
+    let warned: Vec<_> =
+        flags.warnings().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect();
+    let expected =
+        ["--kv-cache-usage-percentage-metric", "--pool-group", "--tracing", "--zap-encoder"];
+    assert_eq!(warned, expected);
+}
+
+#[test]
+fn booleans_are_gos() {
+    let given = |arg: &str| parse(&[arg]).map(|flags| flags.listen.enable_grpc_stream_metrics).ok();
+    let args = [
+        "--enable-grpc-stream-metrics",
+        "--enable-grpc-stream-metrics=T",
+        "-enable-grpc-stream-metrics=0",
+    ];
+    assert_eq!(args.map(given), [Some(true), Some(true), Some(false)]);
+    assert_eq!(given("--enable-grpc-stream-metrics=yes"), None);
+}
+
+#[test]
+fn the_last_of_a_repeated_flag_counts() {
+    let flags =
+        parse(&["--grpc-port=1", "--grpc-port=2", "--secure-serving", "--secure-serving=false"])
+            .unwrap();
+    assert_eq!((flags.listen.grpc_port, flags.tls.secure_serving), (2, Some(false)));
+}
+
+#[test]
+fn an_unknown_flag_is_refused_with_the_nearest() {
+    let error = parse(&["--grpc-prt", "1"]).unwrap_err().to_string();
+    assert!(error.contains("--grpc-port"), "{error}");
+}
+
+#[test]
+fn a_configuration_comes_from_a_file_or_a_text_but_not_both() {
+    assert!(parse(&["--config-file", "a", "--config-text", "b"]).is_err());
+    assert!(
+        parse(&["--config-file=", "--config-text", "b"]).is_ok(),
+        "an empty value is the reference's default"
+    );
+}
+
+#[test]
+fn endpoints_are_addresses_with_ports() {
+    let flags = parse(&["--endpoints", "10.0.0.1:8000,[fd00::1]:8001"]).unwrap();
+    let addresses: Vec<_> = flags.pool.endpoints.iter().map(ToString::to_string).collect();
+    assert_eq!(addresses, ["10.0.0.1:8000", "[fd00::1]:8001"]);
+    assert!(parse(&["--endpoints", "10.0.0.1"]).is_err());
+}
+
+#[test]
+fn limits_have_ranges() {
+    assert!(parse(&["--max-chunk-bytes", "70000"]).is_err());
+    let limits =
+        parse(&["--max-chunk-bytes=1024", "--decision-deadline=1s"]).unwrap().limits.limits(None);
+    assert_eq!(
+        (limits.max_chunk_bytes.bytes(), limits.decision_deadline),
+        (1024, Duration::from_secs(1))
+    );
+}
+
+#[test]
+fn the_namespace_is_the_flags_or_the_environments_or_default() {
+    let flags = parse(&["--pool-namespace=a"]).unwrap();
+    assert_eq!(flags.namespace(Some("b")), "a");
+    let flags = parse(&[]).unwrap();
+    assert_eq!(
+        (flags.namespace(Some("b")), flags.namespace(Some("")), flags.namespace(None)),
+        ("b", "default", "default")
+    );
+}
+
+#[test]
+fn the_command_is_consistent() {
+    Flags::augment_args(Command::new("lodesman")).debug_assert();
+}

@@ -1,0 +1,145 @@
+//! What is wrong with a document, and where.
+
+use std::collections::HashMap;
+use std::fmt;
+
+use serde::Serialize;
+
+/// Names closer than this to an unknown one are worth a hint (Jaro-Winkler similarity, 0.0 ..= 1.0).
+const SIMILAR: f64 = 0.8;
+
+/// One thing wrong with a document.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Problem {
+    /// Whether the document can be used all the same.
+    pub severity: Severity,
+    /// Place in the document, as `schedulingProfiles[0].plugins[1].weight`; empty for the document itself.
+    pub path: String,
+    /// Line of that place, from 1; absent when it is not known.
+    pub line: Option<u64>,
+    /// What is wrong, in one sentence.
+    pub message: String,
+    /// What may have been meant.
+    pub hint: Option<String>,
+}
+
+/// How bad a problem is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// The document cannot be used.
+    Error,
+    /// The document can be used, but says something that has no effect.
+    Warning,
+}
+
+impl Problem {
+    /// An error at `path`.
+    pub fn error(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self {
+            severity: Severity::Error,
+            path: path.into(),
+            line: None,
+            message: message.into(),
+            hint: None,
+        }
+    }
+
+    /// A warning at `path`.
+    pub fn warning(path: impl Into<String>, message: impl Into<String>) -> Self {
+        Self { severity: Severity::Warning, ..Self::error(path, message) }
+    }
+
+    /// The same with the known name that is nearest to `name`, if one is near.
+    #[must_use]
+    pub fn nearest<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
+        match nearest(name, known) {
+            Some(near) => self.hint(format!("did you mean `{near}`?")),
+            None => self,
+        }
+    }
+
+    /// The same with a hint.
+    #[must_use]
+    pub fn hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// The text for a person: `file:line: path: message (hint)`.
+    pub fn in_file<'a>(&'a self, file: &'a str) -> impl fmt::Display + 'a {
+        InFile { problem: self, file }
+    }
+}
+
+struct InFile<'a> {
+    problem: &'a Problem,
+    file: &'a str,
+}
+
+impl fmt::Display for InFile<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Problem { severity, path, line, message, hint } = self.problem;
+        write!(f, "{}:", self.file)?;
+        line.iter().try_for_each(|line| write!(f, "{line}:"))?;
+        if *severity == Severity::Warning {
+            write!(f, " warning:")?;
+        }
+        if !path.is_empty() {
+            write!(f, " {path}:")?;
+        }
+        write!(f, " {message}")?;
+        hint.iter().try_for_each(|hint| write!(f, " ({hint})"))
+    }
+}
+
+/// Gives each problem without a line that of its path, or of the nearest place around it.
+pub fn locate(problems: &mut [Problem], lines: &HashMap<String, u64>) {
+    for problem in problems.iter_mut().filter(|problem| problem.line.is_none()) {
+        let mut path = problem.path.as_str();
+        while problem.line.is_none() {
+            problem.line = lines.get(path).copied();
+            match path.rfind(['.', '[']).and_then(|end| path.get(..end)) {
+                Some(around) => path = around,
+                None => break,
+            }
+        }
+    }
+}
+
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    known
+        .into_iter()
+        .map(|known| (strsim::jaro_winkler(name, known), known))
+        .filter(|&(similarity, _)| similarity >= SIMILAR)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, known)| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_reads_like_a_compiler_error() {
+        let mut problem = Problem::error("plugins[0].type", "unknown plugin type `queue-scorr`")
+            .nearest("queue-scorr", ["max-score-picker", "queue-scorer"]);
+        problem.line = Some(4);
+        assert_eq!(
+            problem.in_file("epp.yaml").to_string(),
+            "epp.yaml:4: plugins[0].type: unknown plugin type `queue-scorr` (did you mean `queue-scorer`?)"
+        );
+    }
+
+    #[test]
+    fn a_place_that_is_not_in_the_document_has_the_line_of_what_is_around_it() {
+        let lines = HashMap::from([("plugins[0]".to_owned(), 7)]);
+        let mut problems = [Problem::error("plugins[0].type", "missing")];
+        locate(&mut problems, &lines);
+        assert_eq!(problems[0].line, Some(7));
+    }
+
+    #[test]
+    fn a_name_that_resembles_nothing_gets_no_hint() {
+        assert_eq!(Problem::error("", "").nearest("xyz", ["queue-scorer"]).hint, None);
+    }
+}

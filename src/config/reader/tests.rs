@@ -1,0 +1,64 @@
+use serde::Deserialize;
+
+use super::*;
+use crate::config::tree;
+
+#[derive(Debug, Default, Deserialize, PartialEq)]
+#[serde(default, rename_all = "camelCase")]
+struct Sample {
+    #[serde(deserialize_with = "readable_items")]
+    items: Vec<Item>,
+    mode: Option<Mode>,
+    #[serde(deserialize_with = "or_default")]
+    count: Option<u8>,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+struct Item {
+    name: String,
+    port: u16,
+}
+
+#[derive(Debug, Deserialize, PartialEq)]
+enum Mode {
+    Fast,
+    Slow,
+}
+
+fn sample(text: &str) -> (Sample, Vec<(String, String)>) {
+    let (sample, problems) = read(&tree::parse(text).expect("YAML"));
+    (sample, problems.into_iter().map(|problem| (problem.path, problem.message)).collect())
+}
+
+#[test]
+fn every_mistake_is_reported_and_the_rest_is_read() {
+    let (read, problems) = sample(
+        "items:\n- {name: a, port: 1}\n- {name: b, port: 70000}\n- {port: 3}\n- {name: c, port: 4, colour: red}\n\
+         count: many\nmodes: Fast\n",
+    );
+    let names: Vec<_> = read.items.iter().map(|item| (item.name.as_str(), item.port)).collect();
+    assert_eq!(names, [("a", 1), ("c", 4)]);
+    let paths: Vec<_> = problems.iter().map(|(path, _)| path.as_str()).collect();
+    assert_eq!(paths, ["items[1].port", "items[2]", "items[3].colour", "count", "modes"]);
+    assert!(problems[0].1.contains("70000"), "{problems:?}");
+    assert_eq!(problems[1].1, "missing field `name`");
+}
+
+#[test]
+fn an_absent_section_is_its_default() {
+    assert_eq!(sample(""), (Sample::default(), vec![]));
+    assert_eq!(sample("items:\ncount:\nmode: ~\n"), (Sample::default(), vec![]));
+}
+
+#[test]
+fn a_wrong_word_of_a_few_is_reported_with_the_right_ones() {
+    assert_eq!(sample("mode: Slow").0.mode, Some(Mode::Slow));
+    let (_, problems) = sample("mode: Quick");
+    assert_eq!(problems, [("mode".to_owned(), "`Quick` is not one of Fast, Slow".to_owned())]);
+}
+
+#[test]
+fn a_document_of_the_wrong_shape_is_one_problem() {
+    let (read, problems) = sample("- a\n- b\n");
+    assert_eq!((read, problems.len()), (Sample::default(), 1));
+}

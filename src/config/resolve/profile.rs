@@ -1,0 +1,255 @@
+//! The `schedulingProfiles` of a configuration file.
+
+use std::collections::HashSet;
+
+use crate::config::file::{File, ProfileSpec, Step};
+use crate::config::problem::Problem;
+use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
+use crate::schedule::registry::{Build, Parameters, Plugin, find};
+use crate::schedule::{Picker, Profile};
+
+/// The scorers of a configuration that says nothing, with their weights.
+const DEFAULT_SCORERS: [(&str, f64); 3] =
+    [("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("active-request-scorer", 2.0)];
+
+/// The picker of a profile that names none.
+const DEFAULT_PICKER: &str = "max-score-picker";
+
+/// A profile while it is put together.
+#[derive(Default)]
+struct Draft<'a> {
+    filters: Vec<FilterStep>,
+    scorers: Vec<ScorerStep>,
+    picker: Option<PickerStep>,
+    used: HashSet<&'a str>,
+}
+
+/// The file's profile, or the one that its absence means; none when it has a problem.
+pub(super) fn resolve(
+    file: &File,
+    instances: &Instances<'_>,
+    tables: &[&'static [Plugin]],
+    problems: &mut Vec<Problem>,
+) -> Option<Profile> {
+    handlers(file, instances, problems);
+    let mut draft = Draft::default();
+    match file.scheduling_profiles.as_slice() {
+        [] if !instances.iter().any(decides) => draft.defaults(tables, problems),
+        [] => instances.iter().filter(|instance| decides(instance)).for_each(|instance| {
+            draft.add(&format!("plugins[{}]", instance.at), instance, None, problems);
+        }),
+        [profile] => draft.profile(profile, instances, problems),
+        profiles => {
+            names(profiles, problems);
+            for (at, profile) in profiles.iter().enumerate() {
+                draft.picker = None;
+                draft.steps(at, profile, instances, problems);
+            }
+        }
+    }
+    draft.finish(instances, tables, problems)
+}
+
+impl<'a> Draft<'a> {
+    fn defaults(&mut self, tables: &[&'static [Plugin]], problems: &mut Vec<Problem>) {
+        for (name, weight) in DEFAULT_SCORERS {
+            let Some(plugin) = find(tables, name) else {
+                problems.push(Problem::error("", format!("this build has no `{name}`")));
+                continue;
+            };
+            let (kind, parameters) = (Kind::Known(plugin), &Parameters::Null);
+            self.build("", name, (kind, parameters), Some(weight), problems);
+        }
+    }
+
+    fn profile(
+        &mut self,
+        profile: &'a ProfileSpec,
+        instances: &Instances<'a>,
+        problems: &mut Vec<Problem>,
+    ) {
+        names(std::slice::from_ref(profile), problems);
+        self.steps(0, profile, instances, problems);
+        if self.scorers.is_empty() {
+            let message = "has no scorer: endpoints are chosen at random";
+            problems.push(Problem::warning("schedulingProfiles[0]", message));
+        }
+        for instance in instances.iter() {
+            let picker_by_default = self.picker.is_none() && is_picker(instance);
+            if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
+                let path = format!("plugins[{}]", instance.at);
+                problems
+                    .push(Problem::warning(path, format!("`{}` is in no profile", instance.name)));
+            }
+        }
+    }
+
+    fn steps(
+        &mut self,
+        at: usize,
+        profile: &'a ProfileSpec,
+        instances: &Instances<'a>,
+        problems: &mut Vec<Problem>,
+    ) {
+        for (step_at, step) in profile.plugins.iter().enumerate() {
+            let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
+            let Step { plugin_ref: Some(name), weight } = step else {
+                problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
+                continue;
+            };
+            match instances.named(name) {
+                Some(instance) => self.add(&path, instance, *weight, problems),
+                None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
+            }
+        }
+    }
+
+    fn add(
+        &mut self,
+        path: &str,
+        instance: &Instance<'a>,
+        weight: Option<f64>,
+        problems: &mut Vec<Problem>,
+    ) {
+        self.used.insert(instance.name);
+        weigh(path, instance.kind, weight, problems);
+        if self.picker.is_some() && is_picker(instance) {
+            problems.push(Problem::error(path, "a profile has one picker, this is a second"));
+        }
+        self.build(path, instance.name, (instance.kind, instance.parameters), weight, problems);
+    }
+
+    /// Appends what `name` builds; parameters that do not build are already a problem.
+    fn build(
+        &mut self,
+        path: &str,
+        name: &str,
+        (kind, parameters): (Kind, &Parameters),
+        weight: Option<f64>,
+        problems: &mut Vec<Problem>,
+    ) {
+        let (name, raw) = (Box::from(name), parameters.clone());
+        match kind {
+            Kind::Known(Plugin { build: Build::Filter(build, empty), .. }) => {
+                let step = |filter| FilterStep { name, empty: *empty, filter };
+                self.filters.extend(build(raw).ok().map(step));
+            }
+            Kind::Known(Plugin { build: Build::Scorer(build), .. }) => {
+                #[expect(
+                    clippy::cast_possible_truncation,
+                    reason = "a weight needs no more digits"
+                )]
+                let weight = weight.unwrap_or(1.0) as f32;
+                let step = |scorer| ScorerStep { name, weight, scorer };
+                self.scorers.extend(build(raw).ok().map(step));
+            }
+            Kind::Known(Plugin { build: Build::Picker(build), .. }) => {
+                self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
+            }
+            Kind::Known(Plugin { build: Build::SingleProfileHandler | Build::Parser, .. })
+            | Kind::Discovery => {
+                problems
+                    .push(Problem::warning(path, format!("`{name}` has no effect in a profile")));
+            }
+            Kind::Unknown => (),
+        }
+    }
+
+    /// The profile, with the picker that it may lack: a listed one, else the default.
+    fn finish(
+        self,
+        instances: &Instances<'_>,
+        tables: &[&'static [Plugin]],
+        problems: &mut Vec<Problem>,
+    ) -> Option<Profile> {
+        let Self { filters, scorers, picker, .. } = self;
+        let listed = || instances.iter().find_map(built_picker);
+        let default = || {
+            let picker =
+                find(tables, DEFAULT_PICKER).and_then(|plugin| picker_of(plugin, Parameters::Null));
+            picker.map(|picker| PickerStep { name: DEFAULT_PICKER.into(), picker })
+        };
+        let Some(picker) = picker.or_else(listed).or_else(default) else {
+            problems.push(Problem::error("", format!("this build has no `{DEFAULT_PICKER}`")));
+            return None;
+        };
+        Some(Profile { filters, scorers, picker })
+    }
+}
+
+/// How many handlers and profiles there are, against what there may be.
+fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+    let single = |instance: &&Instance<'_>| {
+        matches!(instance.kind, Kind::Known(Plugin { build: Build::SingleProfileHandler, .. }))
+    };
+    let handlers: Vec<_> = instances.iter().filter(single).collect();
+    for handler in handlers.iter().skip(1) {
+        let path = format!("plugins[{}]", handler.at);
+        problems.push(Problem::error(path, "there is one profile handler, this is a second"));
+    }
+    let profiles = file.scheduling_profiles.len();
+    let unknown = instances.iter().any(|instance| matches!(instance.kind, Kind::Unknown));
+    if profiles > 1 && !handlers.is_empty() {
+        let message = format!("single-profile-handler runs one profile, there are {profiles}");
+        problems.push(Problem::error("schedulingProfiles", message));
+    } else if profiles > 1 && !unknown {
+        // With an unknown type the handler may be that one.
+        problems
+            .push(Problem::error("schedulingProfiles", "several profiles need a profile handler"));
+    }
+}
+
+/// Each profile has a name of its own.
+fn names(profiles: &[ProfileSpec], problems: &mut Vec<Problem>) {
+    let mut seen = HashSet::new();
+    for (at, profile) in profiles.iter().enumerate() {
+        let path = format!("schedulingProfiles[{at}].name");
+        match profile.name.as_deref() {
+            None | Some("") => problems.push(Problem::error(path, "is missing")),
+            Some(name) if !seen.insert(name) => {
+                problems.push(Problem::error(path, format!("another profile is named `{name}`")));
+            }
+            Some(_) => (),
+        }
+    }
+}
+
+fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem>) {
+    let Some(weight) = weight else { return };
+    let scorer =
+        matches!(kind, Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Unknown);
+    let message = if !scorer {
+        "has no effect: only scorers are weighted"
+    } else if weight == 0.0 {
+        "has no effect: a scorer of weight 0 changes nothing"
+    } else if weight < 0.0 {
+        "is negative: the scorer's worst endpoint becomes its best"
+    } else {
+        return;
+    };
+    problems.push(Problem::warning(format!("{path}.weight"), message));
+}
+
+/// Whether an instance belongs in a profile.
+fn decides(instance: &Instance<'_>) -> bool {
+    matches!(
+        instance.kind,
+        Kind::Known(Plugin { build: Build::Filter(..) | Build::Scorer(_) | Build::Picker(_), .. })
+    )
+}
+
+fn is_picker(instance: &Instance<'_>) -> bool {
+    matches!(instance.kind, Kind::Known(Plugin { build: Build::Picker(_), .. }))
+}
+
+fn built_picker(instance: &Instance<'_>) -> Option<PickerStep> {
+    let Kind::Known(plugin) = instance.kind else { return None };
+    let picker = picker_of(plugin, instance.parameters.clone())?;
+    Some(PickerStep { name: instance.name.into(), picker })
+}
+
+fn picker_of(plugin: &Plugin, raw: Parameters) -> Option<Box<dyn Picker>> {
+    let Build::Picker(build) = plugin.build else { return None };
+    build(raw).ok()
+}

@@ -1,0 +1,236 @@
+//! Durations and sizes as Go programs spell them, on the command line and in documents.
+
+use std::fmt;
+use std::marker::PhantomData;
+use std::ops::RangeInclusive;
+use std::str::FromStr;
+use std::time::Duration;
+
+use serde::de::{Deserialize, Deserializer, Error, Visitor};
+
+/// What `ext_proc` accepts as one piece of a streamed body: below 64 KiB, with room for the message around it.
+const CHUNK_BYTES: RangeInclusive<u64> = 1_024..=65_536;
+
+/// Units of a duration, longest spelling first where one begins another.
+const DURATION_UNITS: [(&str, f64); 8] = [
+    ("ns", 1e-9),
+    ("us", 1e-6),
+    ("µs", 1e-6),
+    ("μs", 1e-6),
+    ("ms", 1e-3),
+    ("s", 1.0),
+    ("m", 60.0),
+    ("h", 3600.0),
+];
+
+/// Units of a size; case counts only for the first letter.
+const SIZE_UNITS: [(&str, u64); 12] = [
+    ("", 1),
+    ("B", 1),
+    ("k", 1_000),
+    ("K", 1_000),
+    ("M", 1_000_000),
+    ("G", 1_000_000_000),
+    ("T", 1_000_000_000_000),
+    ("Ki", 1 << 10),
+    ("ki", 1 << 10),
+    ("Mi", 1 << 20),
+    ("Gi", 1 << 30),
+    ("Ti", 1 << 40),
+];
+
+/// Sizes above this are refused: 2^53, the last that a double counts exactly.
+const LARGEST: f64 = 9_007_199_254_740_992.0;
+
+/// A duration in Go's spelling: `50ms`, `1m30s`, `1.5h`, `0`; never negative.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct GoDuration(pub Duration);
+
+/// A number of bytes: `10MiB`, `10Mi`, `25MB`, `25M`, `500`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Quantity(pub u64);
+
+/// A size of body pieces, 1,024 ..= 65,536 bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChunkBytes(u64);
+
+/// Why a text is no value of its unit.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadUnit {
+    /// No duration.
+    #[error("`{0}` is no duration such as 50ms, 2s or 1m30s")]
+    Duration(String),
+    /// No size.
+    #[error("`{0}` is no size such as 65536, 10MiB or 25MB")]
+    Quantity(String),
+    /// A size out of range.
+    #[error("{0} is not between 1024 and 65536 bytes")]
+    Chunk(u64),
+}
+
+impl ChunkBytes {
+    /// The default: most of what a message carries, in whole body pieces of the reference.
+    pub const DEFAULT: Self = Self(62_000);
+
+    /// As a length.
+    pub fn bytes(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl FromStr for GoDuration {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let bad = || BadUnit::Duration(text.to_owned());
+        if text == "0" {
+            return Ok(Self(Duration::ZERO));
+        }
+        let (mut rest, mut seconds) = (text, 0.0);
+        while !rest.is_empty() {
+            let (number, after) = leading_number(rest).ok_or_else(bad)?;
+            let letters = after.find(|c: char| !c.is_alphabetic()).unwrap_or(after.len());
+            let (unit, after) = after.split_at_checked(letters).ok_or_else(bad)?;
+            let scale = DURATION_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?.1;
+            seconds += number * scale;
+            rest = after;
+        }
+        if text.is_empty() {
+            return Err(bad());
+        }
+        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| bad())
+    }
+}
+
+impl FromStr for Quantity {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let bad = || BadUnit::Quantity(text.to_owned());
+        let (number, unit) = leading_number(text).ok_or_else(bad)?;
+        let unit = unit.strip_suffix('B').unwrap_or(unit);
+        let scale = SIZE_UNITS.iter().find(|(name, _)| *name == unit).ok_or_else(bad)?.1;
+        let bytes = (number * scale as f64).round();
+        if bytes > LARGEST {
+            return Err(bad());
+        }
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "whole, not negative and below 2^53"
+        )]
+        Ok(Self(bytes as u64))
+    }
+}
+
+impl FromStr for ChunkBytes {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let Quantity(bytes) = text.parse()?;
+        if CHUNK_BYTES.contains(&bytes) { Ok(Self(bytes)) } else { Err(BadUnit::Chunk(bytes)) }
+    }
+}
+
+impl<'de> Deserialize<'de> for GoDuration {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelled(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for Quantity {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelled(PhantomData))
+    }
+}
+
+impl<'de> Deserialize<'de> for ChunkBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelled(PhantomData))
+    }
+}
+
+/// Reads a text or a whole number as the text of a `T`.
+struct Spelled<T>(PhantomData<T>);
+
+impl<T: FromStr<Err = BadUnit>> Visitor<'_> for Spelled<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a number with a unit")
+    }
+
+    fn visit_str<E: Error>(self, text: &str) -> Result<T, E> {
+        text.parse().map_err(E::custom)
+    }
+
+    fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+}
+
+/// Splits off the decimal number at the start; none when there is none.
+fn leading_number(text: &str) -> Option<(f64, &str)> {
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, rest) = text.split_at_checked(end)?;
+    Some((number.parse().ok()?, rest))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(text: &str) -> Option<u128> {
+        text.parse().ok().map(|GoDuration(duration)| duration.as_millis())
+    }
+
+    fn bytes(text: &str) -> Option<u64> {
+        text.parse().ok().map(|Quantity(bytes)| bytes)
+    }
+
+    #[test]
+    fn durations_are_gos() {
+        for (text, want) in [
+            ("50ms", 50),
+            ("1m30s", 90_000),
+            ("1.5h", 5_400_000),
+            ("1h2m3.5s", 3_723_500),
+            ("0", 0),
+            ("0s", 0),
+            (".5s", 500),
+            ("1500µs", 1),
+        ] {
+            assert_eq!(ms(text), Some(want), "{text}");
+        }
+        for text in
+            ["", "5", "-5s", "s", "5 s", "5sec", "1e3s", "1..5s", "9e9h", "99999999999999999999h"]
+        {
+            assert_eq!(ms(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn sizes_are_decimal_or_binary() {
+        for (text, want) in [
+            ("500", 500),
+            ("10MiB", 10 << 20),
+            ("10Mi", 10 << 20),
+            ("25MB", 25_000_000),
+            ("2k", 2_000),
+            ("1.5GiB", 3 << 29),
+            ("7B", 7),
+        ] {
+            assert_eq!(bytes(text), Some(want), "{text}");
+        }
+        for text in ["", "MiB", "-1", "10XB", "1e9", "9999999999T", "10 MiB"] {
+            assert_eq!(bytes(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn pieces_of_a_body_have_a_range() {
+        assert_eq!("62000".parse::<ChunkBytes>().map(ChunkBytes::bytes), Ok(62_000));
+        assert_eq!("64KiB".parse::<ChunkBytes>().map(ChunkBytes::bytes), Ok(65_536));
+        assert_eq!("1023".parse::<ChunkBytes>(), Err(BadUnit::Chunk(1023)));
+    }
+}
