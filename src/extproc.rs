@@ -101,6 +101,7 @@ pub struct Exchange {
     modes: Option<Modes>,
     /// The gateway takes no replies.
     observed: bool,
+    identity: u128,
     head: RequestHeaders,
     api: Option<Api>,
     subset: Subset,
@@ -115,8 +116,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange that has received nothing.
-    pub fn new(director: Arc<Director>, settings: Arc<Settings>) -> Self {
+    /// An exchange that has received nothing; `identity` is random, for a request that has no id.
+    pub fn new(director: Arc<Director>, settings: Arc<Settings>, identity: u128) -> Self {
         let account = Account::new(Arc::clone(director.metrics()));
         let share = settings.budget.share();
         Self {
@@ -124,6 +125,7 @@ impl Exchange {
             settings,
             modes: None,
             observed: false,
+            identity,
             head: RequestHeaders::default(),
             api: None,
             subset: Subset::All,
@@ -144,8 +146,8 @@ impl Exchange {
         if self.modes.is_none() {
             self.modes =
                 Some(message.protocol_config.as_ref().map(Modes::told).unwrap_or_default());
-            self.observed = message.observability_mode;
         }
+        self.observed |= message.observability_mode;
         if let Some(metadata) = &message.metadata_context {
             self.metadata(metadata);
         }
@@ -276,11 +278,23 @@ impl Exchange {
     fn refuse(&mut self, refusal: &Refusal) {
         self.account.refused(who(&self.phase, &self.head), refusal.outcome(), refusal.code());
         let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
-        let reply = refusal.reply(dialect, self.head.request_id.as_ref());
+        let reply = refusal.reply(dialect, &self.request_id());
         self.phase = Phase::Done;
         self.share.clear();
         self.push(reply);
         self.end = Some(End::Ok);
+    }
+
+    /// The client's id for the request, else one of ours. Nothing is found by it: two clients may use the same.
+    fn request_id(&self) -> Bytes {
+        let ours = || {
+            Bytes::from(
+                uuid::Builder::from_random_bytes(self.identity.to_be_bytes())
+                    .into_uuid()
+                    .to_string(),
+            )
+        };
+        self.head.request_id.clone().unwrap_or_else(ours)
     }
 
     fn push(&mut self, reply: ProcessingResponse) {

@@ -26,6 +26,8 @@ pub(in crate::extproc) enum Refusal {
     Malformed(BodyError),
     /// The API names its model, the body and the headers do not.
     NoModel,
+    /// No parser of the configuration takes the path.
+    NoParser,
     /// The body is longer than the limit in bytes.
     TooLarge(usize),
     /// All requests together hold as many bytes as they may.
@@ -82,6 +84,9 @@ impl Refusal {
                 ..terms(400, None, "malformed_body", "")
             },
             Self::NoModel => terms(400, None, "no_model", "model not found in request body"),
+            Self::NoParser => {
+                terms(400, None, "no_parser", "no parser is configured for the path of the request")
+            }
             Self::TooLarge(limit) => Terms {
                 message: Cow::Owned(format!("request body exceeds {limit} bytes")),
                 ..terms(413, None, "body_too_large", "")
@@ -114,7 +119,7 @@ impl Refusal {
     ) -> ProcessingResponse {
         let terms = self.terms();
         let mut headers = Vec::with_capacity(4);
-        headers.extend(request_id.map(|id| set("x-request-id", id.clone())));
+        headers.push(set("x-request-id", request_id.clone()));
         headers.extend(terms.reason.map(|reason| set("x-llm-d-request-dropped-reason", reason)));
         if matches!(terms.status, 429 | 503) {
             headers.push(set("retry-after", RETRY_AFTER));
@@ -189,7 +194,7 @@ mod tests {
 
     fn told(refusal: &Refusal, dialect: Dialect) -> ImmediateResponse {
         let id = Bytes::from_static(b"id-1");
-        match refusal.reply(dialect, Some(&id)).response {
+        match refusal.reply(dialect, &id).response {
             Some(Response::ImmediateResponse(immediate)) => immediate,
             other => panic!("{other:?}"),
         }

@@ -11,7 +11,7 @@ use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::InFlight;
-use crate::request::{Api, Parsed, Scan, rewrite};
+use crate::request::{Api, Parsed, Parsers, Scan, rewrite};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
 
 /// How far the request is.
@@ -93,6 +93,11 @@ impl Exchange {
         if self.observed && mode != BodyMode::None {
             self.phase = Phase::Body(Box::new(self.reading()));
             return;
+        }
+        if self.api == Some(Api::Passthrough)
+            && !self.settings.parsers.contains(Parsers::PASSTHROUGH)
+        {
+            return self.refuse(&Refusal::NoParser);
         }
         let opaque = self.head.encoded || self.api == Some(Api::Passthrough);
         match mode {
@@ -299,7 +304,10 @@ impl Exchange {
             list
         });
         let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
-        let set_headers = vec![reply::set(metadata::DESTINATION, destination)];
+        let mut set_headers = vec![reply::set(metadata::DESTINATION, destination)];
+        if self.head.request_id.is_none() {
+            set_headers.push(reply::set("x-request-id", self.request_id()));
+        }
         let remove_headers = self.head.removed.iter().map(|&name| name.to_owned()).collect();
         Change {
             headers: Some(HeaderMutation { set_headers, remove_headers }),
@@ -316,7 +324,7 @@ fn set_length(change: &mut Change, len: usize) {
     }
 }
 
-fn api_of(head: &RequestHeaders, parsers: crate::request::Parsers) -> Api {
+fn api_of(head: &RequestHeaders, parsers: Parsers) -> Api {
     let text = |value: &Option<Bytes>| {
         value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
     };

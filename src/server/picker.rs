@@ -29,7 +29,9 @@ impl Machines for Picker {
     type Machine = Picking;
 
     fn machine(&self) -> Picking {
-        let exchange = Exchange::new(Arc::clone(&self.director), Arc::clone(&self.settings));
+        let identity = fastrand::u128(..);
+        let exchange =
+            Exchange::new(Arc::clone(&self.director), Arc::clone(&self.settings), identity);
         Picking { exchange, director: Arc::clone(&self.director) }
     }
 }

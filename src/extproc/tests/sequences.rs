@@ -1,0 +1,126 @@
+//! Any sequence of messages gets a legal sequence of replies.
+
+use super::*;
+
+/// Messages as a gateway could send them in any order.
+#[derive(Clone, Debug)]
+enum Told {
+    Headers { path: usize, end: bool },
+    Body { bytes: String, end: bool },
+    Trailers,
+    Answer { status: u16, end: bool },
+    AnswerBody { bytes: String, end: bool },
+    AnswerTrailers,
+    Nothing,
+}
+
+const PATHS: [&str; 4] = ["/v1/chat/completions", "/v1/messages", "/anything", ""];
+
+fn told() -> impl Strategy<Value = Told> {
+    let bytes = prop_oneof![Just(CHAT.to_owned()), "[{}a\" :]{0,300}", Just(String::new())];
+    prop_oneof![
+        3 => (0..PATHS.len(), any::<bool>()).prop_map(|(path, end)| Told::Headers { path, end }),
+        4 => (bytes.clone(), any::<bool>()).prop_map(|(bytes, end)| Told::Body { bytes, end }),
+        1 => Just(Told::Trailers),
+        3 => (200..600_u16, any::<bool>()).prop_map(|(status, end)| Told::Answer { status, end }),
+        4 => (bytes, any::<bool>()).prop_map(|(bytes, end)| Told::AnswerBody { bytes, end }),
+        1 => Just(Told::AnswerTrailers),
+        1 => Just(Told::Nothing),
+    ]
+}
+
+fn tell(rig: &mut Rig, told: &Told) {
+    match told {
+        Told::Headers { path, end } => rig.headers(&[(":path", PATHS[*path])], *end),
+        Told::Body { bytes, end } => rig.body(bytes, *end),
+        Told::Trailers => rig.trailers(),
+        Told::Answer { status, end } => rig.answer(&[(":status", &status.to_string())], *end),
+        Told::AnswerBody { bytes, end } => rig.answer_body(bytes, *end),
+        Told::AnswerTrailers => rig.answer_trailers(),
+        Told::Nothing => {
+            let observability_mode = rig.observed;
+            rig.receive(ProcessingRequest { observability_mode, ..ProcessingRequest::default() })
+        }
+    };
+}
+
+/// Rank of a reply within its direction.
+fn rank(reply: &Response) -> Option<(bool, u8)> {
+    match reply {
+        Response::RequestHeaders(_) => Some((false, 0)),
+        Response::RequestBody(_) => Some((false, 1)),
+        Response::RequestTrailers(_) => Some((false, 2)),
+        Response::ResponseHeaders(_) => Some((true, 0)),
+        Response::ResponseBody(_) => Some((true, 1)),
+        Response::ResponseTrailers(_) => Some((true, 2)),
+        Response::ImmediateResponse(_) => None,
+    }
+}
+
+proptest! {
+    #[test]
+    fn replies_are_legal_counts_return_to_zero_and_there_is_one_outcome(
+        sequence in prop::collection::vec(told(), 0..12),
+        modes in (0..6, 0..6),
+        observed in any::<bool>(),
+    ) {
+        let mut rig = Rig::new(modes.0, modes.1);
+        rig.observed = observed;
+        for told in &sequence {
+            tell(&mut rig, told);
+        }
+        let refusals = rig.replies.iter().filter(|reply| rank(reply).is_none()).count();
+        prop_assert!(refusals <= 1);
+        prop_assert!(refusals == 0 || rank(rig.replies.last().unwrap()).is_none(), "nothing follows a refusal");
+        prop_assert!(!observed || rig.replies.is_empty());
+        for side in [false, true] {
+            let ranks: Vec<_> = rig.replies.iter().filter_map(rank).filter(|rank| rank.0 == side).collect();
+            prop_assert!(ranks.is_sorted(), "headers, body, trailers: {ranks:?}");
+        }
+        rig.closed();
+        prop_assert_eq!(rig.in_flight(), 0);
+        prop_assert_eq!(rig.settings.budget.used(), 0);
+        let page = rig.director.metrics().page().unwrap();
+        let count = |name: &str| page.lines().filter(|line| line.starts_with(name)).count();
+        let requests = usize::from(count("lodesman_requests_received_total{") > 0);
+        prop_assert_eq!(count("lodesman_request_outcomes_total{"), requests);
+        let running = |line: &str| line.starts_with("llm_d_epp_request_running{") && !line.ends_with(" 0");
+        prop_assert_eq!(page.lines().find(|line| running(line)), None);
+    }
+
+    #[test]
+    fn every_byte_of_a_body_is_sent_on_once_however_it_is_cut(
+        cuts in prop::collection::vec(0..CHAT.len(), 0..6),
+        by_trailers in any::<bool>(),
+        path in 0..PATHS.len(),
+    ) {
+        let mut rig = Rig::new(4, 4);
+        let mut cuts = cuts;
+        cuts.sort_unstable();
+        rig.headers(&[(":path", PATHS[path])], false);
+        let mut at = 0;
+        for cut in cuts {
+            rig.body(&CHAT[at..cut], false);
+            at = cut;
+        }
+        rig.body(&CHAT[at..], !by_trailers);
+        if by_trailers {
+            rig.trailers();
+        }
+        let mut ends = 0;
+        let mut sent = Vec::new();
+        for reply in &rig.replies {
+            let Response::RequestBody(body) = reply else { continue };
+            let mutation = body.response.as_ref().and_then(|common| common.body_mutation.as_ref());
+            let Some(Mutation::StreamedResponse(piece)) = mutation.and_then(|m| m.mutation.as_ref()) else {
+                panic!("full duplex streams")
+            };
+            prop_assert!(piece.body.len() <= rig.settings.chunk_limit);
+            prop_assert_eq!(ends, 0, "nothing after the end");
+            sent.extend_from_slice(&piece.body);
+            ends += usize::from(piece.end_of_stream);
+        }
+        prop_assert_eq!(sent, CHAT.as_bytes());
+        prop_assert_eq!(ends, usize::from(!by_trailers));
+    }
+}
