@@ -115,7 +115,7 @@ impl Refusal {
     pub(in crate::extproc) fn reply(
         &self,
         dialect: Dialect,
-        request_id: Option<&Bytes>,
+        request_id: &Bytes,
     ) -> ProcessingResponse {
         let terms = self.terms();
         let mut headers = Vec::with_capacity(4);
