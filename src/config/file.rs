@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
-use crate::config::reader::{or_default, readable_items};
+use crate::config::reader::{Readable, or_default};
 use crate::config::resolve::{Destinations, FailureMode};
 
 const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
@@ -26,14 +26,11 @@ pub struct File {
     #[serde(deserialize_with = "or_default")]
     pub kind: Option<String>,
     /// `name`, `name=true` or `name=false`.
-    #[serde(deserialize_with = "readable_items")]
-    pub feature_gates: Vec<String>,
+    pub feature_gates: Readable<String>,
     /// Instances.
-    #[serde(deserialize_with = "readable_items")]
-    pub plugins: Vec<PluginSpec>,
+    pub plugins: Readable<PluginSpec>,
     /// Which instances decide.
-    #[serde(deserialize_with = "readable_items")]
-    pub scheduling_profiles: Vec<ProfileSpec>,
+    pub scheduling_profiles: Readable<ProfileSpec>,
     /// Where endpoints and their signals come from.
     #[serde(deserialize_with = "or_default")]
     pub data_layer: DataLayer,
@@ -72,8 +69,7 @@ pub struct ProfileSpec {
     /// Unique; required.
     pub name: Option<String>,
     /// In the order in which they run.
-    #[serde(deserialize_with = "readable_items")]
-    pub plugins: Vec<Step>,
+    pub plugins: Readable<Step>,
 }
 
 /// An instance in a profile.
@@ -109,8 +105,7 @@ pub struct DataLayer {
 #[serde(default)]
 pub struct RequestHandler {
     /// Tried in order.
-    #[serde(deserialize_with = "readable_items")]
-    pub parsers: Vec<Reference>,
+    pub parsers: Readable<Reference>,
 }
 
 /// Points to an instance.

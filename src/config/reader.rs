@@ -1,7 +1,7 @@
 //! Reads a [`tree`](crate::config::tree) into plain serde structs, and reports every mistake instead of the first.
 //!
-//! A field that no struct knows is a problem and is skipped, as is an item of a list that cannot be read. Any other
-//! mistake fails what holds it, up to the nearest item of a list or field with [`or_default`].
+//! A field that no struct knows is a problem and is skipped. Any other mistake fails what holds it, up to the nearest
+//! item of a [`Readable`] list or field with [`or_default`].
 
 use std::cell::RefCell;
 
@@ -165,7 +165,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 }
 
-/// The items of a list that can be read.
+/// The items of a list.
 struct Items<'r, 'a, I> {
     reader: &'r Reader<'a>,
     rest: I,
@@ -221,29 +221,47 @@ impl<'de> MapAccess<'de> for Members<'_, '_> {
     }
 }
 
-/// A list without the items that cannot be read, each of which is a problem; for `deserialize_with`.
-///
-/// # Errors
-/// When it is no list.
-pub fn readable_items<'de, T, D>(deserializer: D) -> Result<Vec<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    #[derive(serde::Deserialize)]
-    #[serde(bound = "T: Deserialize<'de>")]
-    struct Item<T>(#[serde(deserialize_with = "readable")] Option<T>);
+/// A list whose items that cannot be read are left out, each with a problem; the others keep their positions.
+#[derive(Debug)]
+pub struct Readable<T>(Vec<Option<T>>);
 
-    let items: Vec<Item<T>> = or_default(deserializer)?;
-    Ok(items.into_iter().filter_map(|Item(item)| item).collect())
+impl<T> Readable<T> {
+    /// The items that could be read, with their positions in the document.
+    pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
+        self.0.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_ref()?)))
+    }
+
+    /// How many items there are, readable or not.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there are no items, readable or not.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
 }
 
-fn readable<'de, T, D>(deserializer: D) -> Result<Option<T>, D::Error>
-where
-    T: Deserialize<'de>,
-    D: Deserializer<'de>,
-{
-    Ok(T::deserialize(deserializer).ok())
+impl<T> Default for Readable<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Readable<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let items: Vec<Maybe<T>> = or_default(deserializer)?;
+        Ok(Self(items.into_iter().map(|Maybe(item)| item).collect()))
+    }
+}
+
+/// An item of [`Readable`]; none when it cannot be read.
+struct Maybe<T>(Option<T>);
+
+impl<'de, T: Deserialize<'de>> Deserialize<'de> for Maybe<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Ok(Self(T::deserialize(deserializer).ok()))
+    }
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use crate::config::file::{File, Reference};
 use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
+use crate::config::reader::Readable;
 use crate::request::Parsers;
 use crate::schedule::Profile;
 use crate::schedule::registry::{Build, Plugin, find};
@@ -133,8 +134,8 @@ fn unsupported(file: &File, problems: &mut Vec<Problem>) {
     problems.extend(given.map(|(path, _)| Problem::error(path, "is not supported yet")));
 }
 
-fn gates(gates: &[String], problems: &mut Vec<Problem>) {
-    for (at, gate) in gates.iter().enumerate() {
+fn gates(gates: &Readable<String>, problems: &mut Vec<Problem>) {
+    for (at, gate) in gates.iter() {
         let path = format!("featureGates[{at}]");
         let (name, value) = gate.split_once('=').unwrap_or((gate, "true"));
         let value = value.trim().to_ascii_lowercase();
@@ -173,8 +174,7 @@ fn parsers(
         problems.push(problem.hint("write requestHandler.parsers"));
     }
     let path = |at| format!("requestHandler.parsers[{at}].pluginRef");
-    let mut references: Vec<_> =
-        new.iter().enumerate().map(|(at, parser)| (path(at), parser)).collect();
+    let mut references: Vec<_> = new.iter().map(|(at, parser)| (path(at), parser)).collect();
     if references.is_empty() {
         references.extend(file.parser.iter().map(|parser| ("parser.pluginRef".to_owned(), parser)));
     }

@@ -2,6 +2,7 @@
 
 use crate::config::file::PluginSpec;
 use crate::config::problem::Problem;
+use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
 
@@ -95,12 +96,12 @@ pub(super) enum Kind {
 impl<'a> Instances<'a> {
     /// Reads `plugins`; an instance with a problem is kept, so that references to it are no further problems.
     pub(super) fn of(
-        specs: &'a [PluginSpec],
+        specs: &'a Readable<PluginSpec>,
         tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) -> Self {
         let mut instances = Self { list: Vec::with_capacity(specs.len()) };
-        for (at, spec) in specs.iter().enumerate() {
+        for (at, spec) in specs.iter() {
             let Some(type_name) = spec.kind.as_deref() else {
                 problems.push(Problem::error(format!("plugins[{at}].type"), "is missing"));
                 continue;

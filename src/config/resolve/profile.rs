@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
+use crate::config::reader::Readable;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, Parameters, Plugin, find};
@@ -34,65 +35,55 @@ pub(super) fn resolve(
 ) -> Option<Profile> {
     handlers(file, instances, problems);
     let mut draft = Draft::default();
-    match file.scheduling_profiles.as_slice() {
-        [] if !instances.iter().any(decides) => draft.defaults(tables, problems),
-        [] => instances.iter().filter(|instance| decides(instance)).for_each(|instance| {
-            draft.add(&format!("plugins[{}]", instance.at), instance, None, problems);
-        }),
-        [profile] => draft.profile(profile, instances, problems),
-        profiles => {
-            names(profiles, problems);
-            for (at, profile) in profiles.iter().enumerate() {
-                draft.picker = None;
-                draft.steps(at, profile, instances, problems);
-            }
-        }
+    names(&file.scheduling_profiles, problems);
+    if file.scheduling_profiles.is_empty() {
+        draft.without_profiles(instances, tables, problems);
+    }
+    for (at, profile) in file.scheduling_profiles.iter() {
+        // Several are checked, though only one can run.
+        draft.picker = None;
+        draft.profile(at, profile, instances, problems);
+    }
+    if !file.scheduling_profiles.is_empty() {
+        draft.unused(instances, problems);
     }
     draft.finish(instances, tables, problems)
 }
 
 impl<'a> Draft<'a> {
-    fn defaults(&mut self, tables: &[&'static [Plugin]], problems: &mut Vec<Problem>) {
-        for (name, weight) in DEFAULT_SCORERS {
-            let Some(plugin) = find(tables, name) else {
-                problems.push(Problem::error("", format!("this build has no `{name}`")));
-                continue;
-            };
-            let (kind, parameters) = (Kind::Known(plugin), &Parameters::Null);
-            self.build("", name, (kind, parameters), Some(weight), problems);
-        }
-    }
-
-    fn profile(
+    /// All that is listed; the default policy when nothing is.
+    fn without_profiles(
         &mut self,
-        profile: &'a ProfileSpec,
         instances: &Instances<'a>,
+        tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) {
-        names(std::slice::from_ref(profile), problems);
-        self.steps(0, profile, instances, problems);
-        if self.scorers.is_empty() {
-            let message = "has no scorer: endpoints are chosen at random";
-            problems.push(Problem::warning("schedulingProfiles[0]", message));
+        for instance in instances.iter().filter(|instance| decides(instance)) {
+            self.add(&format!("plugins[{}]", instance.at), instance, None, problems);
         }
-        for instance in instances.iter() {
-            let picker_by_default = self.picker.is_none() && is_picker(instance);
-            if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
-                let path = format!("plugins[{}]", instance.at);
-                problems
-                    .push(Problem::warning(path, format!("`{}` is in no profile", instance.name)));
+        if !self.used.is_empty() {
+            return;
+        }
+        for (name, weight) in DEFAULT_SCORERS {
+            match find(tables, name) {
+                Some(plugin) => {
+                    let plugin = (Kind::Known(plugin), &Parameters::Null);
+                    self.build("", name, plugin, Some(weight), problems);
+                }
+                None => problems.push(Problem::error("", format!("this build has no `{name}`"))),
             }
         }
     }
 
-    fn steps(
+    fn profile(
         &mut self,
         at: usize,
         profile: &'a ProfileSpec,
         instances: &Instances<'a>,
         problems: &mut Vec<Problem>,
     ) {
-        for (step_at, step) in profile.plugins.iter().enumerate() {
+        let scorers = self.scorers.len();
+        for (step_at, step) in profile.plugins.iter() {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
             let Step { plugin_ref: Some(name), weight } = step else {
                 problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
@@ -101,6 +92,21 @@ impl<'a> Draft<'a> {
             match instances.named(name) {
                 Some(instance) => self.add(&path, instance, *weight, problems),
                 None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
+            }
+        }
+        if self.scorers.len() == scorers {
+            let message = "has no scorer: all endpoints are equal to its picker";
+            problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
+        }
+    }
+
+    fn unused(&self, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+        for instance in instances.iter() {
+            let picker_by_default = self.picker.is_none() && is_picker(instance);
+            if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
+                let path = format!("plugins[{}]", instance.at);
+                let message = format!("`{}` is in no profile", instance.name);
+                problems.push(Problem::warning(path, message));
             }
         }
     }
@@ -201,9 +207,9 @@ fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>)
 }
 
 /// Each profile has a name of its own.
-fn names(profiles: &[ProfileSpec], problems: &mut Vec<Problem>) {
+fn names(profiles: &Readable<ProfileSpec>, problems: &mut Vec<Problem>) {
     let mut seen = HashSet::new();
-    for (at, profile) in profiles.iter().enumerate() {
+    for (at, profile) in profiles.iter() {
         let path = format!("schedulingProfiles[{at}].name");
         match profile.name.as_deref() {
             None | Some("") => problems.push(Problem::error(path, "is missing")),
