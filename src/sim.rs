@@ -1,1 +1,3 @@
-//! Simulated model servers: real HTTP servers over the pure engine of [`engine`].
+//! Simulated model servers: one engine model in virtual time, and HTTP servers around it.
+
+pub mod engine;
