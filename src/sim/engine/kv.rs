@@ -77,13 +77,12 @@ impl Kv {
     /// References the blocks of a chain; all of them must be hits.
     pub(super) fn hold(&mut self, chain: &[u64]) {
         for hash in chain {
-            if let Some(block) = self.shared.get_mut(hash) {
-                if block.references == 0 {
-                    self.idle -= 1;
-                    self.used += 1;
-                }
-                block.references += 1;
+            let Some(block) = self.shared.get_mut(hash) else { continue };
+            if block.references == 0 {
+                self.idle -= 1;
+                self.used += 1;
             }
+            block.references += 1;
         }
     }
 

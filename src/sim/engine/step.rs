@@ -37,13 +37,12 @@ impl Engine {
         while *budget > 0
             && let Some(request) = self.running.get(at)
         {
-            if request.is_decoding() == (phase == Phase::Decode) {
-                let tokens = request.remaining().min(*budget);
-                if !self.plan(at, tokens, events) {
-                    return;
-                }
-                *budget -= tokens;
+            let now = request.is_decoding() == (phase == Phase::Decode);
+            let tokens = if now { request.remaining().min(*budget) } else { 0 };
+            if tokens > 0 && !self.plan(at, tokens, events) {
+                return;
             }
+            *budget -= tokens;
             at += 1;
         }
     }
