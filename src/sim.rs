@@ -17,6 +17,8 @@
 mod answer;
 mod anthropic;
 mod args;
+mod ask;
+mod denial;
 mod driver;
 pub mod engine;
 mod fault;
@@ -39,14 +41,14 @@ use std::{
 use anyhow::Context;
 use tokio::{net::TcpListener, sync::watch, task::JoinSet};
 
-use self::{
-    answer::Catalog,
-    fault::Fault,
-    server::{Server, Shared},
-};
 pub use self::{
     args::{EngineArgs, SimArgs, Slow},
     page::Dialect,
+};
+use self::{
+    ask::Catalog,
+    fault::Fault,
+    server::{Server, Shared},
 };
 
 /// Attempts to find a port that is free at every address.

@@ -59,10 +59,7 @@ impl SimArgs {
     /// When a number makes no sense, or `--slow` names a server that there is not.
     pub fn engine_specs(&self) -> anyhow::Result<Vec<EngineSpec>> {
         ensure!(self.servers > 0, "--servers must be at least 1");
-        ensure!(
-            self.time_scale.is_finite() && self.time_scale > 0.0,
-            "--time-scale must be above 0"
-        );
+        ensure!(positive(self.time_scale), "--time-scale must be above 0");
         ensure!(!self.models.is_empty(), "--model must be given");
         let mut specs = vec![self.engine.spec()?; self.servers];
         for slow in &self.slow {
@@ -113,11 +110,10 @@ impl EngineArgs {
         ensure!(self.max_num_seqs > 0, "--max-num-seqs must be at least 1");
         ensure!(self.block_size > 0, "--block-size must be at least 1");
         ensure!(self.kv_tokens >= self.block_size, "--kv-tokens must hold a block");
-        ensure!(
-            self.prefill_tokens_per_second > 0.0,
-            "--prefill-tokens-per-second must be above 0"
-        );
-        ensure!(self.decode_growth >= 0.0, "--decode-growth must not be negative");
+        let rate = self.prefill_tokens_per_second;
+        ensure!(positive(rate), "--prefill-tokens-per-second must be above 0");
+        let growth = self.decode_growth;
+        ensure!(growth == 0.0 || positive(growth), "--decode-growth must not be negative");
         Ok(EngineSpec {
             step_tokens: self.max_num_batched_tokens,
             sequences: self.max_num_seqs,
@@ -149,9 +145,13 @@ impl FromStr for Slow {
         let slow = text.split_once('=').and_then(|(index, factor)| {
             Some(Self { index: index.parse().ok()?, factor: factor.parse().ok()? })
         });
-        slow.filter(|slow| slow.factor.is_finite() && slow.factor > 0.0)
+        slow.filter(|slow| positive(slow.factor))
             .ok_or("expected INDEX=FACTOR with a factor above 0")
     }
+}
+
+fn positive(value: f64) -> bool {
+    value.is_finite() && value > 0.0
 }
 
 fn milliseconds(value: f64) -> anyhow::Result<Duration> {

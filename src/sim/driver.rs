@@ -22,6 +22,9 @@ const UNREAD_EVENTS: usize = 1_024;
 /// Jobs in the engine, waiting ones included; at the bound a request is refused.
 const MAX_JOBS: usize = 65_536;
 
+/// Bound of a step, whatever factors are ordered.
+const LONGEST_STEP: Duration = Duration::from_hours(1);
+
 /// One engine, shared by the handlers that submit to it and the task that steps it.
 pub(super) struct Driver {
     spec: EngineSpec,
@@ -95,7 +98,7 @@ impl Driver {
             }
             if let Some(duration) = self.begin_step(&mut events) {
                 let slowdown = faults.borrow().slowdown();
-                due += duration.mul_f64(slowdown / self.time_scale);
+                due += stretched(duration, slowdown / self.time_scale);
                 sleep_until(due).await;
                 self.deliver(&mut events);
             } else {
@@ -128,6 +131,11 @@ impl Driver {
             }
         }
     }
+}
+
+fn stretched(duration: Duration, factor: f64) -> Duration {
+    let stretched = Duration::try_from_secs_f64(duration.as_secs_f64() * factor);
+    stretched.map_or(LONGEST_STEP, |stretched| stretched.min(LONGEST_STEP))
 }
 
 /// Why a job was not taken.

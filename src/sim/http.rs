@@ -13,7 +13,9 @@ use hyper::body::Incoming;
 use serde_json::json as object;
 
 use super::{
-    answer::{self, Api, Denial, json},
+    answer,
+    ask::Api,
+    denial::{Denial, json},
     fault::{Fault, FaultOrder},
     openai,
     page::{self, Facts},

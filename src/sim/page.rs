@@ -6,7 +6,7 @@ use std::{collections::BTreeSet, fmt::Write};
 
 pub(super) use self::overlay::overlay;
 use super::{
-    answer::Catalog,
+    ask::Catalog,
     driver::Load,
     engine::{AdapterId, EngineSpec},
 };
@@ -187,7 +187,7 @@ fn labeled(series: Vec<Series>, labels: &[(&'static str, &str)]) -> Vec<Series> 
 }
 
 /// The page with these series and no others.
-pub(super) fn render(series: &[Series]) -> String {
+pub(super) fn render<'a>(series: impl IntoIterator<Item = &'a Series>) -> String {
     let mut page = String::new();
     let mut last = "";
     for series in series {

@@ -16,8 +16,7 @@ use tokio::{
 };
 
 use super::{
-    answer::Catalog, driver::Driver, engine::EngineSpec, fault::Fault, page::Dialect,
-    record::Record,
+    ask::Catalog, driver::Driver, engine::EngineSpec, fault::Fault, page::Dialect, record::Record,
 };
 
 /// Connections to one server at once; at the bound new ones wait in the listener's queue.

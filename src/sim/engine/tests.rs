@@ -1,6 +1,6 @@
 //! Hand-computed schedules, and properties of any schedule.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use proptest::prelude::*;
 

@@ -1,10 +1,9 @@
 //! Live values on a recorded page.
 
-use super::{Series, escaped, line, write_series};
+use super::{Series, escaped, line, render, write_series};
 
-/// Families whose labels are the value: recorded series of them are dropped, live ones stand for
-/// them at the end of the page.
-const REPLACED: [&str; 1] = ["vllm:lora_requests_info"];
+/// A family whose labels are its value: the live series stand where the recorded ones stood.
+const REPLACED: &str = "vllm:lora_requests_info";
 
 /// Labels that tell the series of one family apart; those must agree for a series to be the live
 /// one. Any other label takes the live value.
@@ -14,24 +13,20 @@ const SELECTING: [&str; 4] = ["reason", "finished_reason", "request_type", "kv_c
 /// that the recording lacks follow at the end.
 pub(in crate::sim) fn overlay(recorded: &str, live: &[Series]) -> String {
     let mut page = String::with_capacity(recorded.len() + 1_024);
-    let mut shown = vec![false; live.len()];
+    let mut missing = live.iter().collect::<Vec<_>>();
     for text in recorded.lines() {
         let name = text.split(['{', ' ']).next().unwrap_or_default();
-        if REPLACED.contains(&name) {
-            continue;
-        }
-        let found = live.iter().zip(&mut shown).find(|(series, _)| matches(series, name, text));
-        if let Some((series, shown)) = found {
-            *shown = true;
+        if name == REPLACED {
+            let stand = missing.extract_if(.., |series| series.name == name);
+            stand.for_each(|series| write_series(&mut page, series));
+        } else if let Some(series) = live.iter().find(|series| matches(series, name, text)) {
+            missing.retain(|other| !std::ptr::eq(*other, series));
             line(&mut page, format_args!("{} {:?}", relabeled(series, text), series.value));
         } else {
             line(&mut page, format_args!("{text}"));
         }
     }
-    for (series, _) in live.iter().zip(shown).filter(|(_, shown)| !shown) {
-        write_series(&mut page, series);
-    }
-    page
+    page + &render(missing)
 }
 
 fn matches(series: &Series, name: &str, text: &str) -> bool {

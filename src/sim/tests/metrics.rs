@@ -87,6 +87,9 @@ async fn a_recorded_page_carries_the_live_values() {
     ] {
         assert!(live.lines().any(|line| line == series), "{series}");
     }
+    let mut lines =
+        live.lines().skip_while(|line| !line.starts_with("# TYPE vllm:lora_requests_info"));
+    assert!(lines.nth(1).unwrap().starts_with("vllm:lora_requests_info{"), "stays with its family");
     let info = live.lines().find(|line| line.starts_with("vllm:cache_config_info{")).unwrap();
     for label in [
         r#",block_size="16","#,
