@@ -1,1 +1,296 @@
 //! Builds everything, in order; the only place that knows all parts.
+//!
+//! [`App::start`] binds all ports, so that what can fail at the start fails before anything is served; [`Running::stop_on`]
+//! serves until it is told to stop and then stops in order: not ready, wait for the gateway to notice, no new streams,
+//! open streams end, all else ends.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use tokio::runtime::Handle;
+use tokio::sync::{mpsc, watch};
+use tonic::service::Routes;
+
+use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
+use crate::director::{self, Director};
+use crate::extproc::{self, Budget};
+use crate::metrics::Metrics;
+use crate::pool::readiness::Readiness;
+use crate::pool::{Event, Snapshot, State};
+use crate::schedule::registry::{PLUGINS, Plugin};
+use crate::scrape::{Counters, Pace, Scraper};
+use crate::server::grpc::Service;
+use crate::server::health::{Health, Pulse};
+use crate::server::listener::Incoming;
+use crate::server::null::Null;
+use crate::server::picker::Picker;
+use crate::{discovery, scrape, server, telemetry};
+
+use self::listeners::Listeners;
+use self::pool_metrics::{PoolMetrics, Sources};
+use self::publisher::{Published, publish};
+use self::supervisor::{Phases, Plane, Supervisor};
+
+pub use self::listeners::Addresses;
+
+mod listeners;
+mod pool_metrics;
+mod publisher;
+mod stop;
+mod supervisor;
+
+/// A picker to be started.
+#[derive(Debug)]
+pub struct App {
+    flags: Flags,
+    tables: Vec<&'static [Plugin]>,
+    log_level: Option<telemetry::LogLevel>,
+}
+
+/// Why nothing was started.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// The configuration is bad: all its problems.
+    #[error("configuration has problems")]
+    Configuration(Vec<Problem>),
+    /// Anything else that the user can mend.
+    #[error("{0}")]
+    Setup(String),
+    /// The machine does not let us.
+    #[error(transparent)]
+    System(#[from] anyhow::Error),
+}
+
+/// A picker that serves.
+#[derive(Debug)]
+pub struct Running {
+    /// Where it listens.
+    pub addresses: Addresses,
+    supervisor: Supervisor,
+    phases: Phases,
+    readiness: watch::Sender<Readiness>,
+    metrics: Arc<Metrics>,
+    drain_timeout: Duration,
+}
+
+/// The parts that tasks share.
+struct Parts {
+    metrics: Arc<Metrics>,
+    pool: Arc<ArcSwap<Snapshot>>,
+    budget: Arc<Budget>,
+    scrapes: Arc<Counters>,
+    readiness: watch::Sender<Readiness>,
+    phases: Phases,
+    /// The life signs of the data and the control runtime.
+    pulses: [Arc<Pulse>; 2],
+}
+
+impl App {
+    /// A picker as the flags say, with the plugins of this crate.
+    pub fn new(flags: Flags) -> Self {
+        Self { flags, tables: vec![PLUGINS], log_level: None }
+    }
+
+    /// Adds plugins that are not of this crate.
+    #[must_use]
+    pub fn with_plugins(mut self, table: &'static [Plugin]) -> Self {
+        self.tables.push(table);
+        self
+    }
+
+    /// Lets the admin port change what is logged.
+    #[must_use]
+    pub fn with_log_level(mut self, level: telemetry::LogLevel) -> Self {
+        self.log_level = Some(level);
+        self
+    }
+
+    /// Starts to serve: streams on `data`, the rest on `control`.
+    ///
+    /// # Errors
+    /// When the configuration is bad or a port is taken; nothing runs then.
+    pub async fn start(self, data: Handle, control: Handle) -> Result<Running, StartError> {
+        let resolved = resolved(&self.flags, &self.tables)?;
+        let environment = std::env::var("NAMESPACE").ok();
+        let namespace = self.flags.namespace(environment.as_deref()).to_owned();
+        let pool = match self.flags.pool.pool_name.as_str() {
+            "" => "epp".to_owned(),
+            name => name.to_owned(),
+        };
+        let limits = limits(&self.flags, &resolved);
+        let metrics = Metrics::new(&namespace, &pool, self.flags.listen.enable_grpc_stream_metrics);
+        let parts = Parts {
+            metrics: metrics.map_err(anyhow::Error::new)?,
+            pool: Arc::default(),
+            budget: Budget::new(usize::try_from(limits.body_budget).unwrap_or(usize::MAX)),
+            scrapes: Arc::default(),
+            readiness: watch::Sender::default(),
+            phases: Phases::default(),
+            pulses: [Arc::default(), Arc::default()],
+        };
+        let sources = Sources {
+            pool: Arc::clone(&parts.pool),
+            budget: Arc::clone(&parts.budget),
+            scrapes: Arc::clone(&parts.scrapes),
+        };
+        let pool_metrics = PoolMetrics::new(sources, &namespace, &pool).map_err(anyhow::Error::new)?;
+        parts.metrics.register(Box::new(pool_metrics)).map_err(anyhow::Error::new)?;
+        let listeners = {
+            let _on_control = control.enter();
+            Listeners::bind(&self.flags)?
+        };
+        let addresses = listeners.addresses().map_err(anyhow::Error::new)?;
+        let mut supervisor = Supervisor::new(data, control);
+        self.watch_pool(&resolved, &parts, &mut supervisor)?;
+        self.serve(resolved, limits, listeners, (&parts, &mut supervisor)).await?;
+        let Parts { metrics, readiness, phases, .. } = parts;
+        let drain_timeout = self.flags.listen.drain_timeout;
+        Ok(Running { addresses, supervisor, phases, readiness, metrics, drain_timeout })
+    }
+
+    /// Starts what keeps the pool current: its source, its writer, the scraper.
+    fn watch_pool(&self, resolved: &Resolved, parts: &Parts, tasks: &mut Supervisor) -> Result<(), StartError> {
+        let (events, queue) = mpsc::channel(publisher::QUEUE);
+        let members = watch::Sender::new(Arc::default());
+        let engine = scrape::dialect::ENGINES.first().ok_or_else(|| anyhow::anyhow!("no engine in the table"))?;
+        let dialect = scrape::Dialect::new(engine, &self.flags.scrape.names);
+        let pace = self.flags.scrape.refresh_metrics_interval.map_or(Pace::Adaptive, Pace::Fixed);
+        let scraper = Scraper::new(dialect, pace, events.clone(), Arc::clone(&parts.scrapes));
+        tasks.run(Plane::Control, "scraper", scraper.map_err(anyhow::Error::new)?.run(members.subscribe()));
+        let published =
+            Published { snapshot: Arc::clone(&parts.pool), members, readiness: parts.readiness.clone() };
+        let state = State::new(self.flags.scrape.metrics_staleness_threshold);
+        tasks.run(Plane::Control, "pool", publish(state, queue, published));
+        self.find_endpoints(resolved, events, tasks)
+    }
+
+    fn find_endpoints(
+        &self,
+        resolved: &Resolved,
+        events: mpsc::Sender<Event>,
+        tasks: &mut Supervisor,
+    ) -> Result<(), StartError> {
+        let listed = &self.flags.pool.endpoints;
+        match (&resolved.discovery, listed.is_empty()) {
+            (Some(_), false) => {
+                let both = "--endpoints and dataLayer.discovery both name endpoints, give one of them";
+                Err(StartError::Setup(both.to_owned()))
+            }
+            (Some(file), true) => {
+                let file = file.clone();
+                tasks.spawn(Plane::Control, "discovery", async move {
+                    discovery::follow(file, events).await?;
+                    Ok(std::future::pending().await)
+                });
+                Ok(())
+            }
+            (None, false) => {
+                let listed = Event::Endpoints(discovery::listed(listed));
+                tasks.spawn(Plane::Control, "endpoints", async move {
+                    events.send(listed).await?;
+                    Ok(std::future::pending().await)
+                });
+                Ok(())
+            }
+            (None, true) if self.flags.listen.null => Ok(()),
+            (None, true) => {
+                let none = "no source of endpoints: give --endpoints ip:port,… or a configuration with \
+                            dataLayer.discovery (file-discovery)";
+                Err(StartError::Setup(none.to_owned()))
+            }
+        }
+    }
+
+    /// Starts the servers.
+    async fn serve(
+        &self,
+        resolved: Resolved,
+        limits: Limits,
+        listeners: Listeners,
+        (parts, tasks): (&Parts, &mut Supervisor),
+    ) -> Result<(), StartError> {
+        let health = Health::new(parts.readiness.subscribe(), &parts.pulses).await;
+        let mut routes = Routes::builder();
+        let streams = Arc::clone(&parts.metrics.streams);
+        let message = (self.flags.listen.grpc_max_recv_msg_size, self.flags.listen.grpc_max_send_msg_size);
+        if self.flags.listen.null {
+            routes.add_service(Service::over(Null, streams, message));
+        } else {
+            let picker = self.picker(resolved, &limits, parts);
+            routes.add_service(Service::over(picker, streams, message));
+        }
+        routes.add_service(health.service());
+        let refused = parts.metrics.tls_handshake_errors.clone();
+        let incoming = Incoming::new(listeners.grpc, listeners.security, refused);
+        let limits = server::Limits { streams: self.flags.listen.max_concurrent_streams, ..server::Limits::default() };
+        let (close, routes) = (parts.phases.close.clone(), routes.routes());
+        tasks.spawn(Plane::Data, stop::STREAMS, async move {
+            Ok(server::serve_grpc(incoming, routes, limits, close.cancelled_owned()).await?)
+        });
+        let reloads = parts.metrics.tls_reloads.clone();
+        if let Some(tls) = listeners.tls {
+            tasks.run(Plane::Control, "certificates", async move {
+                tls.follow(reloads).await;
+                std::future::pending().await
+            });
+        }
+        for (plane, pulse) in [Plane::Data, Plane::Control].into_iter().zip(parts.pulses.clone()) {
+            tasks.run(plane, "pulse", async move { pulse.beat().await });
+        }
+        listeners.plain.serve(&health, parts, self.log_level.clone(), tasks);
+        tasks.run(Plane::Control, "health", health.follow());
+        Ok(())
+    }
+
+    fn picker(&self, resolved: Resolved, limits: &Limits, parts: &Parts) -> Picker {
+        let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let failure_mode = self.flags.pool.failure_mode.or(resolved.failure_mode).unwrap_or_default();
+        let how = director::Settings {
+            failure_mode,
+            deadline: limits.decision_deadline,
+            scores: self.flags.pool.emit_endpoint_scores,
+        };
+        let (pool, metrics) = (Arc::clone(&parts.pool), Arc::clone(&parts.metrics));
+        let settings = extproc::Settings {
+            parsers: resolved.parsers,
+            body_limit: size(limits.max_request_body),
+            budget: Arc::clone(&parts.budget),
+            chunk_limit: limits.max_chunk_bytes.get(),
+            header_limit: size(limits.max_header_bytes),
+            body_read_timeout: limits.body_read_timeout,
+            idle_timeout: limits.stream_idle_timeout,
+            destination_list: resolved.destinations == Destinations::Multi,
+            ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
+        };
+        let director = Arc::new(Director::new(pool, resolved.profile, metrics, how));
+        Picker { director, settings: Arc::new(settings) }
+    }
+}
+
+/// Reads the configuration that the flags name, and logs its warnings.
+fn resolved(flags: &Flags, tables: &[&'static [Plugin]]) -> Result<Resolved, StartError> {
+    let text = match (&flags.pool.config_file, &flags.pool.config_text) {
+        (Some(path), _) => Some(std::fs::read_to_string(path).map_err(|error| {
+            StartError::Setup(format!("--config-file {}: {error}", path.display()))
+        })?),
+        (None, text) => text.clone(),
+    };
+    let resolved = crate::config::load(text.as_deref(), tables).map_err(StartError::Configuration)?;
+    for warning in flags.warnings() {
+        tracing::warn!("{warning}");
+    }
+    for problem in &resolved.warnings {
+        tracing::warn!(path = problem.path, line = problem.line, hint = problem.hint, "{}", problem.message);
+    }
+    Ok(resolved)
+}
+
+/// The flags' limits over the file's over the defaults.
+fn limits(flags: &Flags, resolved: &Resolved) -> Limits {
+    let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
+    let memory = groups.iter().filter_map(|path| std::fs::read_to_string(path).ok()).next();
+    let memory = memory.and_then(|text| crate::config::memory_limit(&text));
+    flags.limits.clone().over(resolved.limits.clone()).limits(memory)
+}

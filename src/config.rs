@@ -9,7 +9,7 @@ use crate::schedule::registry::Plugin;
 pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
-pub use self::resolve::{Destinations, FailureMode, FileDiscovery, Resolved};
+pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::units::{ChunkBytes, GoDuration, Quantity};
 
 pub mod argv;

@@ -5,6 +5,7 @@
 //! only a failed filter under fail-close refuses.
 
 use std::cell::RefCell;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -28,6 +29,18 @@ pub enum FailureMode {
     /// Boundaries first: a failed filter refuses the request.
     #[default]
     FailClose,
+}
+
+impl FromStr for FailureMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "FailOpen" => Ok(Self::FailOpen),
+            "FailClose" => Ok(Self::FailClose),
+            _ => Err("give FailOpen or FailClose".to_owned()),
+        }
+    }
 }
 
 /// What a decision needs to know of a request.

@@ -64,8 +64,8 @@ pub struct Settings {
     pub header_limit: usize,
     /// Longest wait for the next piece of a request body; then 408.
     pub body_read_timeout: Duration,
-    /// Longest silence of a stream after its decision; then it is taken for lost and ended.
-    pub idle_timeout: Duration,
+    /// Longest silence of a stream after its decision, then it is taken for lost and ended; none when it may last.
+    pub idle_timeout: Option<Duration>,
     /// Whether all chosen endpoints are named, or only the first.
     pub destination_list: bool,
     /// Whether the gateway's subset hint is ignored.
@@ -207,8 +207,8 @@ impl Exchange {
         self.end = self.end.or(Some(End::Ok));
     }
 
-    /// How long the gateway may be silent now.
-    pub fn patience(&self) -> Duration {
+    /// How long the gateway may be silent now; none when it may for ever.
+    pub fn patience(&self) -> Option<Duration> {
         if self.phase.holds_body() {
             self.settings.body_read_timeout
         } else {

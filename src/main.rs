@@ -1,3 +1,7 @@
-//! The `lodesman` binary.
+//! The `lodesman` binary: command line in, exit code out.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    lodesman::cli::run(std::env::args_os())
+}

@@ -44,14 +44,10 @@ pub struct Metrics {
     pub rung: IntGauge,
     /// Answers that came from another endpoint than the chosen one.
     pub fallback_served: IntCounter,
-    /// Bytes of request bodies that are held.
-    pub body_bytes: IntGauge,
     /// Open and ended ext_proc streams.
     pub streams: Arc<StreamMetrics>,
     /// Durations of requests that did not end well.
     pub aborted: HistogramVec,
-    /// Failed scrapes.
-    pub poll_errors: IntCounterVec,
     /// Read-outs of certificates.
     pub tls_reloads: IntCounterVec,
     /// Failed TLS handshakes by cause.
@@ -117,19 +113,12 @@ impl Metrics {
                 "lodesman_fallback_served_total",
                 "Answers that came from another endpoint than the chosen one.",
             )?,
-            body_bytes: new
-                .gauge("lodesman_body_bytes_buffered", "Bytes of request bodies that are held.")?,
             streams: Arc::new(StreamMetrics::new(&new, reference_streams)?),
             aborted: new.ours_histograms(
                 "lodesman_aborted_request_duration_seconds",
                 "Durations of requests that did not end well.",
                 buckets::LATENCY,
                 &["outcome"],
-            )?,
-            poll_errors: new.reference_counters(
-                "llm_d_epp_datalayer_poll_errors_total",
-                "Failed reads of a model server.",
-                &["source_type"],
             )?,
             tls_reloads: new.counters(
                 "lodesman_tls_reload_total",

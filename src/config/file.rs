@@ -9,7 +9,8 @@ use serde_json::Value;
 use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
-use crate::config::resolve::{Destinations, FailureMode};
+use crate::config::resolve::Destinations;
+use crate::director::FailureMode;
 
 const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
 const OLD_GROUP_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";

@@ -10,8 +10,8 @@ use clap::{ArgAction, Args, ValueEnum};
 pub use self::later::Later;
 
 use crate::config::limits::LimitSettings;
-use crate::config::resolve::FailureMode;
 use crate::config::units::{GoDuration, Quantity};
+use crate::director::FailureMode;
 
 mod later;
 
@@ -74,7 +74,10 @@ pub struct Listen {
     /// Largest gRPC message to send [default: 65MiB].
     #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
     pub grpc_max_send_msg_size: usize,
-    /// Whether to count gRPC messages.
+    /// Streams of one connection at a time, which are requests of one gateway worker.
+    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    pub max_concurrent_streams: u32,
+    /// Show the reference's metrics of ext_proc streams.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
     pub enable_grpc_stream_metrics: bool,
     /// Accepted and without effect: health is always served on the ext_proc port too.

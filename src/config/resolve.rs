@@ -3,7 +3,6 @@
 //! Pure, and complete: one pass over the whole file collects every problem.
 
 use std::path::PathBuf;
-use std::str::FromStr;
 
 use serde::Deserialize;
 
@@ -11,6 +10,7 @@ use crate::config::file::{File, Reference};
 use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
 use crate::config::reader::Readable;
+use crate::director::FailureMode;
 use crate::request::Parsers;
 use crate::schedule::Profile;
 use crate::schedule::registry::{Build, Plugin, find};
@@ -46,16 +46,6 @@ pub struct Resolved {
     pub warnings: Vec<Problem>,
 }
 
-/// What a fault of ours means for a request.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
-pub enum FailureMode {
-    /// A pick without what failed.
-    FailOpen,
-    /// A refusal where a boundary cannot be guarded.
-    #[default]
-    FailClose,
-}
-
 /// How many destinations are told to the gateway.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -76,18 +66,6 @@ pub struct FileDiscovery {
     /// Whether changes are followed; false when absent.
     #[serde(default, rename = "watchFile")]
     pub watch: bool,
-}
-
-impl FromStr for FailureMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "FailOpen" => Ok(Self::FailOpen),
-            "FailClose" => Ok(Self::FailClose),
-            _ => Err("give FailOpen or FailClose".to_owned()),
-        }
-    }
 }
 
 /// Resolves `file` with the plugins of `tables`.

@@ -71,7 +71,7 @@ impl Rig {
             chunk_limit: 100,
             header_limit: 10_000,
             body_read_timeout: Duration::from_secs(60),
-            idle_timeout: Duration::from_secs(600),
+            idle_timeout: Some(Duration::from_secs(600)),
             destination_list: false,
             ignore_subset: false,
         };
@@ -422,7 +422,7 @@ fn bodies_beyond_the_budget_are_shed() {
 fn a_body_that_stops_coming_is_answered_408() {
     let mut rig = Rig::new(4, 4);
     rig.chat().body("{", false);
-    assert_eq!(rig.exchange.patience(), rig.settings.body_read_timeout);
+    assert_eq!(rig.exchange.patience(), Some(rig.settings.body_read_timeout));
     rig.exchange.lost_patience();
     assert!(
         matches!(rig.exchange.pop().unwrap().response, Some(Response::ImmediateResponse(im)) if im.status.unwrap().code == 408)

@@ -27,6 +27,11 @@ impl StreamMetrics {
         Ok(Self { open, reference: reference.then(|| Reference::new(new)).transpose()? })
     }
 
+    /// Streams that are open now.
+    pub fn open(&self) -> i64 {
+        self.open.get()
+    }
+
     /// A stream was opened.
     pub fn began(&self) {
         self.open.inc();

@@ -30,8 +30,8 @@ pub trait Machine: Send + Unpin + 'static {
     fn end(&self) -> Option<End>;
     /// The other side will send no more.
     fn half_closed(&mut self);
-    /// How long the other side may be silent now.
-    fn patience(&self) -> Duration;
+    /// How long the other side may be silent now; none when it may for ever.
+    fn patience(&self) -> Option<Duration>;
     /// It was silent for longer than that.
     fn lost_patience(&mut self);
     /// A call of the machine panicked.
@@ -56,15 +56,15 @@ pub struct Service<M> {
 }
 
 impl<M: Machines> Service<M> {
-    /// A service that takes messages of at most `message_limit` bytes, compressed or not.
+    /// A service that takes and sends messages of at most so many bytes, compressed ones too.
     pub fn over(
         machines: M,
         metrics: Arc<StreamMetrics>,
-        message_limit: usize,
+        (receive, send): (usize, usize),
     ) -> ExternalProcessorServer<Self> {
         ExternalProcessorServer::new(Self { machines, metrics })
-            .max_decoding_message_size(message_limit)
-            .max_encoding_message_size(usize::MAX)
+            .max_decoding_message_size(receive)
+            .max_encoding_message_size(send)
             .accept_compressed(CompressionEncoding::Gzip)
     }
 }
@@ -121,7 +121,8 @@ impl<M: Machine> Serving<M> {
 
     /// Whether the other side has been silent for too long.
     fn silent(&mut self, cx: &mut Context<'_>) -> bool {
-        let deadline = self.heard + self.machine.patience();
+        let Some(patience) = self.machine.patience() else { return false };
+        let deadline = self.heard + patience;
         let timer =
             self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep_until(deadline.into())));
         if timer.deadline() > deadline.into() {

@@ -16,9 +16,6 @@ use crate::wire::{
     ProcessingResponse, StreamedBodyResponse, TrailersResponse,
 };
 
-/// How long a silent stream is kept.
-const PATIENCE: Duration = Duration::from_secs(3600);
-
 /// Makes echoes.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Null;
@@ -63,8 +60,8 @@ impl Machine for Echo {
         self.end = Some(End::Ok);
     }
 
-    fn patience(&self) -> Duration {
-        PATIENCE
+    fn patience(&self) -> Option<Duration> {
+        None
     }
 
     fn lost_patience(&mut self) {

@@ -59,7 +59,7 @@ impl Machine for Picking {
         self.exchange.half_closed();
     }
 
-    fn patience(&self) -> Duration {
+    fn patience(&self) -> Option<Duration> {
         self.exchange.patience()
     }
 

@@ -1,0 +1,178 @@
+//! Families whose values are read from the pool when the page is asked for.
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use prometheus::core::{Collector, Desc};
+use prometheus::proto::MetricFamily;
+use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+
+use crate::extproc::Budget;
+use crate::pool::{Endpoint, Reading, Slot, Snapshot};
+use crate::scrape::Counters;
+use crate::server::clock;
+
+/// The reference's name of the plugin that counts requests in flight.
+const PRODUCER: &str = "inflight-load-producer";
+
+/// The reference's name of the plugin that reads metrics pages.
+const SOURCE: &str = "metrics-data-source";
+
+/// Reads the pool.
+pub struct PoolMetrics {
+    pool: Arc<ArcSwap<Snapshot>>,
+    budget: Arc<Budget>,
+    name: String,
+    requests: IntGaugeVec,
+    tokens: IntGaugeVec,
+    queue: GaugeVec,
+    averages: [GaugeVec; 3],
+    ready: IntGaugeVec,
+    staleness: GaugeVec,
+    body_bytes: IntGauge,
+    scrapes: Arc<Counters>,
+    poll_errors: IntCounterVec,
+    scrape_errors: IntCounterVec,
+}
+
+/// What the families are read from.
+#[derive(Clone, Debug)]
+pub struct Sources {
+    /// The newest snapshot.
+    pub pool: Arc<ArcSwap<Snapshot>>,
+    /// The bytes that exchanges hold.
+    pub budget: Arc<Budget>,
+    /// Failures of the scraper.
+    pub scrapes: Arc<Counters>,
+}
+
+impl PoolMetrics {
+    /// The families of the pool `name`.
+    ///
+    /// # Errors
+    /// When a label is malformed, which a test excludes.
+    pub fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
+        let Sources { pool, budget, scrapes } = sources;
+        let ours = |metric: &str, help: &str| Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name);
+        let in_flight = ["endpoint_name", "namespace", "producer_name", "fairness_id", "priority"];
+        let average = |what: &str, help: &str| {
+            GaugeVec::new(Opts::new(format!("llm_d_epp_average_{what}"), help), &["name"])
+        };
+        Ok(Self {
+            requests: IntGaugeVec::new(
+                Opts::new("llm_d_epp_inflight_requests", "Requests in flight on an endpoint, over all flows."),
+                &in_flight,
+            )?,
+            tokens: IntGaugeVec::new(
+                Opts::new("llm_d_epp_inflight_tokens", "Prompt tokens in flight on an endpoint, over all flows."),
+                &in_flight,
+            )?,
+            queue: GaugeVec::new(
+                Opts::new("llm_d_epp_per_endpoint_queue_size", "Requests waiting in an endpoint's queue."),
+                &["name", "model_server_endpoint"],
+            )?,
+            averages: [
+                average("kv_cache_utilization", "Mean used share of the KV cache.")?,
+                average("queue_size", "Mean number of waiting requests.")?,
+                average("running_requests", "Mean number of running requests.")?,
+            ],
+            ready: IntGaugeVec::new(Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."), &["name"])?,
+            staleness: GaugeVec::new(
+                ours("lodesman_metrics_staleness_seconds", "Age of an endpoint's newest sample."),
+                &["endpoint"],
+            )?,
+            body_bytes: IntGauge::with_opts(ours("lodesman_body_bytes_buffered", "Bytes of request bodies that are held."))?,
+            poll_errors: IntCounterVec::new(
+                Opts::new("llm_d_epp_datalayer_poll_errors_total", "Failed reads of a model server."),
+                &["source_type"],
+            )?,
+            scrape_errors: IntCounterVec::new(
+                ours("lodesman_scrape_errors_total", "Failed reads of a metrics page."),
+                &["reason"],
+            )?,
+            pool,
+            budget,
+            scrapes,
+            name: name.to_owned(),
+        })
+    }
+
+    fn endpoint(&self, snapshot: &Snapshot, endpoint: &Endpoint) {
+        let (now, slot, name) = (clock::now(), endpoint.id.slot, endpoint.spec.name.as_str());
+        let labels = [name, &endpoint.spec.namespace, PRODUCER, "", ""];
+        self.requests.with_label_values(&labels).set(i64::from(endpoint.live.requests()));
+        let tokens = i64::try_from(endpoint.live.prompt_tokens()).unwrap_or(i64::MAX);
+        self.tokens.with_label_values(&labels).set(tokens);
+        if let Reading::Fresh(waiting) = snapshot.waiting(slot, now) {
+            self.queue.with_label_values(&[&self.name, name]).set(f64::from(waiting));
+        }
+        if let Some(age) = snapshot.scrape_age(slot, now) {
+            self.staleness.with_label_values(&[name]).set(age.as_secs_f64());
+        }
+    }
+
+    /// The mean over the fresh values; absent when none is fresh, 0 for an empty pool.
+    fn average(&self, gauge: &GaugeVec, snapshot: &Snapshot, read: impl Fn(Slot) -> Reading) {
+        let fresh = |&slot: &Slot| match read(slot) {
+            Reading::Fresh(value) => Some(f64::from(value)),
+            Reading::Stale | Reading::Unknown => None,
+        };
+        let values: Vec<f64> = snapshot.ready().iter().filter_map(fresh).collect();
+        if !values.is_empty() || snapshot.ready().is_empty() {
+            let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
+            gauge.with_label_values(&[&self.name]).set(mean);
+        }
+    }
+
+    fn failures(&self) {
+        self.poll_errors.reset();
+        self.scrape_errors.reset();
+        for (reason, count) in self.scrapes.errors() {
+            self.poll_errors.with_label_values(&[SOURCE]).inc_by(count);
+            self.scrape_errors.with_label_values(&[reason]).inc_by(count);
+        }
+    }
+
+    fn vectors(&self) -> Vec<&dyn Collector> {
+        let [kv, queue, running] = &self.averages;
+        let pool: [&dyn Collector; 7] =
+            [&self.requests, &self.tokens, &self.queue, kv, queue, running, &self.ready];
+        let more: [&dyn Collector; 4] =
+            [&self.staleness, &self.body_bytes, &self.poll_errors, &self.scrape_errors];
+        pool.into_iter().chain(more).collect()
+    }
+}
+
+impl Collector for PoolMetrics {
+    fn desc(&self) -> Vec<&Desc> {
+        self.vectors().into_iter().flat_map(Collector::desc).collect()
+    }
+
+    fn collect(&self) -> Vec<MetricFamily> {
+        let (snapshot, now) = (self.pool.load(), clock::now());
+        let [kv, queue, running] = &self.averages;
+        for vector in [&self.requests, &self.tokens, &self.ready] {
+            vector.reset();
+        }
+        for vector in [&self.queue, kv, queue, running, &self.staleness] {
+            vector.reset();
+        }
+        for endpoint in snapshot.endpoints() {
+            self.endpoint(&snapshot, endpoint);
+        }
+        self.average(kv, &snapshot, |slot| snapshot.kv_usage(slot, now));
+        self.average(queue, &snapshot, |slot| snapshot.waiting(slot, now));
+        self.average(running, &snapshot, |slot| snapshot.running(slot, now));
+        self.failures();
+        let ready = i64::try_from(snapshot.ready().len()).unwrap_or(i64::MAX);
+        self.ready.with_label_values(&[&self.name]).set(ready);
+        self.body_bytes.set(i64::try_from(self.budget.used()).unwrap_or(i64::MAX));
+        self.vectors().into_iter().flat_map(Collector::collect).collect()
+    }
+}
+
+impl std::fmt::Debug for PoolMetrics {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("PoolMetrics").field("name", &self.name).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,141 @@
+//! The pool's only writer: takes events in, publishes snapshots.
+//!
+//! A change of membership is published at once, changes of load at most every 10 ms. Publishing also tells readiness.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwap;
+use tokio::sync::{mpsc, watch};
+use tokio::time::sleep_until;
+
+use crate::pool::readiness::{Readiness, SCRAPE_GRACE, Stage};
+use crate::pool::{Change, Event, Snapshot, State};
+use crate::server::clock;
+
+/// Events that may wait: when it is full, scrapes are dropped and sources wait.
+pub const QUEUE: usize = 4096;
+
+/// Between two publications of mere load.
+const PAUSE: Duration = Duration::from_millis(10);
+
+/// Where snapshots go.
+#[derive(Debug)]
+pub struct Published {
+    /// For decisions: the newest.
+    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    /// For the scraper: the newest after a change of membership.
+    pub members: watch::Sender<Arc<Snapshot>>,
+    /// How far the view of the pool has come.
+    pub readiness: watch::Sender<Readiness>,
+}
+
+/// Applies events until their senders are gone.
+pub async fn publish(mut state: State, mut events: mpsc::Receiver<Event>, published: Published) {
+    let mut listed = None;
+    // When to publish what was applied and not published, and when to look at readiness without an event.
+    let mut due: Option<Instant> = None;
+    loop {
+        let event = tokio::select! {
+            biased;
+            event = events.recv() => match event {
+                Some(event) => Some(event),
+                None => return,
+            },
+            () = until(due) => None,
+        };
+        let now = clock::now();
+        let change = event.map_or(Change::Nothing, |event| state.apply(event, now));
+        let late = due.is_some_and(|due| due <= now);
+        if change == Change::Load && !late {
+            due = Some(due.map_or(now + PAUSE, |due| due.min(now + PAUSE)));
+        } else if change != Change::Nothing || late {
+            let snapshot = Arc::new(state.snapshot());
+            listed = listed.or(snapshot.synced().then_some(now));
+            due = published.publish(snapshot, change, listed, now);
+        }
+    }
+}
+
+impl Published {
+    /// Publishes; returns when to look again although nothing has changed.
+    fn publish(&self, snapshot: Arc<Snapshot>, change: Change, listed: Option<Instant>, now: Instant) -> Option<Instant> {
+        let scraped = snapshot.ready().iter().all(|&slot| snapshot.scrape_age(slot, now).is_some());
+        self.snapshot.store(Arc::clone(&snapshot));
+        if change == Change::Members {
+            self.members.send_replace(snapshot);
+        }
+        let listed = listed?;
+        let stage = Stage::listed(listed, scraped, now);
+        self.readiness.send_if_modified(|readiness| {
+            let further = stage > readiness.stage;
+            readiness.stage = readiness.stage.max(stage);
+            further
+        });
+        (stage < Stage::Synced).then_some(listed + SCRAPE_GRACE)
+    }
+}
+
+async fn until(due: Option<Instant>) {
+    match due {
+        Some(due) => sleep_until(due.into()).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+    use crate::pool::{EndpointSpec, Sample};
+
+    fn endpoint(n: u8) -> EndpointSpec {
+        let address = ([10, 0, 0, n], 80).into();
+        EndpointSpec { name: n.to_string(), namespace: String::new(), address, labels: BTreeMap::new() }
+    }
+
+    struct Rig {
+        events: mpsc::Sender<Event>,
+        snapshot: Arc<ArcSwap<Snapshot>>,
+        readiness: watch::Receiver<Readiness>,
+        members: watch::Receiver<Arc<Snapshot>>,
+    }
+
+    fn rig() -> (Rig, impl Future<Output = ()>) {
+        let (events, queue) = mpsc::channel(QUEUE);
+        let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
+        let (ready, readiness) = watch::channel(Readiness::default());
+        let (sender, members) = watch::channel(Arc::new(Snapshot::default()));
+        let published = Published { snapshot: Arc::clone(&snapshot), members: sender, readiness: ready };
+        let task = publish(State::new(Duration::from_secs(2)), queue, published);
+        (Rig { events, snapshot, readiness, members }, task)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_empty_pool_is_ready_at_once_and_a_scraped_one_with_its_first_round() {
+        let (mut rig, task) = rig();
+        let steps = async {
+            rig.events.send(Event::Endpoints(vec![endpoint(1)])).await.unwrap();
+            rig.members.changed().await.unwrap();
+            assert_eq!(rig.readiness.borrow().stage, Stage::Scraping);
+            let id = rig.snapshot.load().endpoints().next().unwrap().id;
+            let interval = Duration::from_millis(50);
+            rig.events.send(Event::Scraped { id, sample: Sample::default(), interval }).await.unwrap();
+            rig.readiness.wait_for(|readiness| readiness.stage == Stage::Synced).await.unwrap();
+        };
+        tokio::select! { () = task => panic!("ended"), () = steps => {} }
+    }
+
+    #[tokio::test]
+    async fn a_pool_that_cannot_be_scraped_is_ready_after_two_seconds() {
+        let (mut rig, task) = rig();
+        let steps = async {
+            let began = clock::now();
+            rig.events.send(Event::Endpoints(vec![endpoint(1)])).await.unwrap();
+            rig.readiness.wait_for(|readiness| readiness.stage == Stage::Synced).await.unwrap();
+            assert!(clock::now() - began >= SCRAPE_GRACE);
+        };
+        tokio::select! { () = task => panic!("ended"), () = steps => {} }
+    }
+}

@@ -1,0 +1,85 @@
+//! The stop, in order.
+
+use std::time::Duration;
+
+use tokio_util::sync::CancellationToken;
+
+use crate::app::Running;
+use crate::app::supervisor::Ended;
+
+/// The task that serves streams; the stop waits for it.
+pub(super) const STREAMS: &str = "ext_proc port";
+
+/// How long open streams may go on once no new ones are taken.
+const LAST_STREAMS: Duration = Duration::from_secs(25);
+
+/// Without a stream for so long, the gateways are taken to have gone elsewhere.
+const QUIET: Duration = Duration::from_secs(5);
+
+/// How often it is looked whether streams are open.
+const LOOK: Duration = Duration::from_millis(100);
+
+/// A task that should run for ever has ended.
+#[derive(Debug, thiserror::Error)]
+#[error("{name} ended{}", cause.as_ref().map(|cause| format!(": {cause:#}")).unwrap_or_default())]
+pub struct Failed {
+    name: &'static str,
+    cause: Option<std::sync::Arc<anyhow::Error>>,
+}
+
+impl Running {
+    /// Serves until `stop`, then stops in order; a second `stop` cuts that short.
+    ///
+    /// # Errors
+    /// When a task ended that should not have.
+    pub async fn stop_on(mut self, stop: CancellationToken, at_once: CancellationToken) -> Result<(), Failed> {
+        tokio::select! {
+            ended = self.supervisor.ended() => return Err(ended.into()),
+            () = stop.cancelled() => {}
+        }
+        tracing::info!(elapsed_ms = 0, "draining: not ready any more, open and new streams are served");
+        self.readiness.send_modify(|readiness| readiness.draining = true);
+        tokio::select! {
+            () = at_once.cancelled() => return Ok(()),
+            () = self.drained() => {}
+        }
+        tracing::info!("closing: no new streams");
+        self.phases.close.cancel();
+        let ended = tokio::select! {
+            () = at_once.cancelled() => return Ok(()),
+            ended = self.supervisor.wait_for(STREAMS, LAST_STREAMS) => ended,
+        };
+        if ended {
+            tracing::info!("stopped");
+        } else {
+            tracing::warn!("stopped with open streams, which are cut");
+        }
+        Ok(())
+    }
+
+    /// Waits for the drain time-out, or until there has been no stream for a while.
+    async fn drained(&self) {
+        let quiet = async {
+            let mut since = tokio::time::Instant::now();
+            while since.elapsed() < QUIET {
+                if self.metrics.streams.open() > 0 {
+                    since = tokio::time::Instant::now();
+                }
+                tokio::time::sleep(LOOK).await;
+            }
+        };
+        tokio::select! {
+            () = tokio::time::sleep(self.drain_timeout) => {}
+            () = quiet => {}
+        }
+    }
+}
+
+impl From<Option<Ended>> for Failed {
+    fn from(ended: Option<Ended>) -> Self {
+        match ended {
+            Some(Ended { name, error }) => Self { name, cause: error },
+            None => Self { name: "everything", cause: None },
+        }
+    }
+}
