@@ -61,6 +61,17 @@ pub struct Scraper {
     counters: Arc<Counters>,
 }
 
+/// Why the HTTP client cannot be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum ClientError {
+    /// Its TLS.
+    #[error("TLS of the scraping client")]
+    Tls(#[from] rustls::Error),
+    /// Anything else of it.
+    #[error("scraping client")]
+    Http(#[from] reqwest::Error),
+}
+
 /// The loops that run.
 #[derive(Default)]
 struct Loops {
@@ -79,7 +90,7 @@ impl Scraper {
         pace: Pace,
         events: mpsc::Sender<Event>,
         counters: Arc<Counters>,
-    ) -> Result<Self, reqwest::Error> {
+    ) -> Result<Self, ClientError> {
         Ok(Self { client: client()?, dialect, pace, events, counters })
     }
 
@@ -227,18 +238,15 @@ fn back_off(interval: Duration, failures: u32, dice: f32) -> Duration {
 }
 
 /// A client that keeps a connection per endpoint, follows no redirect and asks no proxy.
-fn client() -> Result<reqwest::Client, reqwest::Error> {
-    let tls = rustls::ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map(|builder| {
-            builder.with_root_certificates(rustls::RootCertStore::empty()).with_no_client_auth()
-        });
-    let builder = match tls {
-        Ok(tls) => reqwest::Client::builder().tls_backend_preconfigured(tls),
-        Err(_) => reqwest::Client::builder(),
-    };
+fn client() -> Result<reqwest::Client, ClientError> {
+    let provider = Arc::new(ring::default_provider());
+    let tls = rustls::ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(rustls::RootCertStore::empty())
+        .with_no_client_auth();
     let identity = http::HeaderValue::from_static("identity");
-    builder
+    let client = reqwest::Client::builder()
+        .tls_backend_preconfigured(tls)
         .default_headers([(http::header::ACCEPT_ENCODING, identity)].into_iter().collect())
         .redirect(Policy::none())
         .no_proxy()
@@ -246,7 +254,8 @@ fn client() -> Result<reqwest::Client, reqwest::Error> {
         .referer(false)
         .tcp_nodelay(true)
         .pool_max_idle_per_host(1)
-        .build()
+        .build()?;
+    Ok(client)
 }
 
 #[cfg(test)]

@@ -1,1 +1,229 @@
 //! Logs: one subscriber, JSON or text, its level changeable while running.
+//!
+//! Lines go to a thread of their own through a bounded queue: who logs never waits for a slow terminal or pipe. When
+//! the queue is full, lines are dropped and counted.
+
+use std::io::Write;
+
+use tracing::Subscriber;
+use tracing::subscriber::SetGlobalDefaultError;
+use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::{Layer, Registry, fmt, reload};
+
+use crate::config::LogFormat;
+
+/// Lines that may wait for the writer, some megabytes at most.
+const QUEUED_LINES: usize = 8_192;
+
+/// The level of this program's own lines by `-v`; the last for all higher values.
+const LEVELS: [LevelFilter; 6] = [
+    LevelFilter::ERROR,
+    LevelFilter::WARN,
+    LevelFilter::INFO,
+    LevelFilter::DEBUG,
+    LevelFilter::DEBUG,
+    LevelFilter::TRACE,
+];
+
+/// The running log; dropping it writes what is queued.
+#[derive(Debug)]
+pub struct Telemetry {
+    /// Changes what is logged.
+    pub level: LogLevel,
+    dropped: ErrorCounter,
+    _writer: WorkerGuard,
+}
+
+/// What is logged, changeable while running.
+#[derive(Clone, Debug)]
+pub struct LogLevel {
+    filter: reload::Handle<EnvFilter, Registry>,
+}
+
+/// Why there is no log, or no change of it.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// A filter that is none.
+    #[error("no log filter")]
+    Filter(#[from] ParseError),
+    /// The process has a log already.
+    #[error("the process has a log already")]
+    Started(#[from] SetGlobalDefaultError),
+    /// The log is gone.
+    #[error("the log is gone")]
+    Gone(#[from] reload::Error),
+}
+
+/// Begins to log to standard error, for the whole process.
+///
+/// `verbosity` is that of `-v`; `directives`, the value of `RUST_LOG`, stand over it unless empty.
+///
+/// # Errors
+/// When the directives are none, or the process has a log.
+pub fn start(
+    verbosity: u8,
+    directives: Option<&str>,
+    format: LogFormat,
+) -> Result<Telemetry, TelemetryError> {
+    let filter = filter(verbosity, directives)?;
+    let (writer, guard) = NonBlockingBuilder::default()
+        .lossy(true)
+        .buffered_lines_limit(QUEUED_LINES)
+        .thread_name("log")
+        .finish(std::io::stderr());
+    let dropped = writer.error_counter();
+    let (subscriber, level) = subscriber(filter, format, writer);
+    tracing::subscriber::set_global_default(subscriber)?;
+    Ok(Telemetry { level, dropped, _writer: guard })
+}
+
+impl Telemetry {
+    /// Lines that were dropped because the writer was too slow.
+    pub fn dropped_lines(&self) -> usize {
+        self.dropped.dropped_lines()
+    }
+}
+
+impl LogLevel {
+    /// The filter that holds, as directives; empty once the log is gone.
+    pub fn get(&self) -> String {
+        self.filter.with_current(ToString::to_string).unwrap_or_default()
+    }
+
+    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as `lodesman::scrape=trace,h2=debug`.
+    ///
+    /// # Errors
+    /// When the text is neither; the filter stays.
+    pub fn set(&self, text: &str) -> Result<(), TelemetryError> {
+        let filter = match text.parse::<LevelFilter>() {
+            Ok(level) => own(level),
+            Err(_) => EnvFilter::builder().parse(text)?,
+        };
+        Ok(self.filter.reload(filter)?)
+    }
+}
+
+fn filter(verbosity: u8, directives: Option<&str>) -> Result<EnvFilter, ParseError> {
+    if let Some(directives) = directives.filter(|directives| !directives.is_empty()) {
+        return EnvFilter::builder().parse(directives);
+    }
+    let level = LEVELS.get(usize::from(verbosity)).copied().unwrap_or(LevelFilter::TRACE);
+    Ok(own(level))
+}
+
+/// Our own lines from `level` on, those of libraries from warnings on.
+fn own(level: LevelFilter) -> EnvFilter {
+    let libraries = level.min(LevelFilter::WARN);
+    EnvFilter::new(format!("{libraries},{}={level}", env!("CARGO_CRATE_NAME")))
+}
+
+fn subscriber<W>(
+    filter: EnvFilter,
+    format: LogFormat,
+    writer: W,
+) -> (impl Subscriber + Send + Sync, LogLevel)
+where
+    W: for<'a> fmt::MakeWriter<'a> + Send + Sync + 'static,
+{
+    let (filter, handle) = reload::Layer::new(filter);
+    let lines = fmt::layer().with_writer(writer);
+    let lines = match format {
+        LogFormat::Json => {
+            lines.json().flatten_event(true).with_current_span(false).with_span_list(false).boxed()
+        }
+        LogFormat::Text => lines.with_ansi(false).boxed(),
+    };
+    (Registry::default().with(filter).with(lines), LogLevel { filter: handle })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parking_lot::Mutex;
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Lines(Arc<Mutex<Vec<u8>>>);
+
+    impl Lines {
+        fn take(&self) -> String {
+            String::from_utf8(std::mem::take(&mut self.0.lock())).expect("UTF-8")
+        }
+    }
+
+    impl Write for Lines {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().write(bytes)
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn log(verbosity: u8, format: LogFormat) -> (impl Subscriber + Send + Sync, LogLevel, Lines) {
+        let lines = Lines::default();
+        let writer = lines.clone();
+        let (subscriber, level) =
+            subscriber(filter(verbosity, None).expect("no directives"), format, move || {
+                writer.clone()
+            });
+        (subscriber, level, lines)
+    }
+
+    #[test]
+    fn json_lines_have_the_fields_at_the_top() {
+        let (subscriber, _, lines) = log(2, LogFormat::Json);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(endpoint = "pod-1", elapsed_ms = 7, "endpoint unreachable");
+        });
+        let line: serde_json::Value = serde_json::from_str(&lines.take()).expect("one JSON line");
+        assert_eq!((&line["endpoint"], &line["elapsed_ms"]), (&"pod-1".into(), &7.into()));
+        assert_eq!(
+            (&line["message"], &line["level"]),
+            (&"endpoint unreachable".into(), &"INFO".into())
+        );
+    }
+
+    #[test]
+    fn the_level_changes_while_running_and_a_wrong_one_changes_nothing() {
+        let (subscriber, level, lines) = log(2, LogFormat::Text);
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::debug!("one");
+            level.set("debug").expect("a level");
+            tracing::debug!("two");
+            level.set("lodesman=nonsense").expect_err("no level");
+            tracing::debug!("three");
+            level.set("lodesman=off").expect("directives");
+            tracing::error!("four");
+        });
+        let text = lines.take();
+        assert!(
+            !text.contains("one")
+                && text.contains("two")
+                && text.contains("three")
+                && !text.contains("four"),
+            "{text}"
+        );
+        assert_eq!(level.get(), "lodesman=off");
+    }
+
+    #[test]
+    fn verbosity_is_for_our_own_lines() {
+        let text = |verbosity| filter(verbosity, None).expect("no directives").to_string();
+        let has = |verbosity, own: &str| text(verbosity).contains(own);
+        assert!(
+            has(0, "lodesman=error")
+                && has(2, "lodesman=info")
+                && has(4, "lodesman=debug")
+                && has(200, "lodesman=trace")
+        );
+        assert!(text(5).contains("warn") && !text(0).contains("warn"), "{} {}", text(5), text(0));
+        assert_eq!(filter(5, Some("h2=info")).expect("directives").to_string(), "h2=info");
+        assert!(filter(2, Some("a=b=c")).is_err());
+    }
+}
