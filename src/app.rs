@@ -4,7 +4,6 @@
 //! serves until it is told to stop and then stops in order: not ready, wait for the gateway to notice, no new streams,
 //! open streams end, all else ends.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -135,7 +134,8 @@ impl App {
             budget: Arc::clone(&parts.budget),
             scrapes: Arc::clone(&parts.scrapes),
         };
-        let pool_metrics = PoolMetrics::new(sources, &namespace, &pool).map_err(anyhow::Error::new)?;
+        let pool_metrics =
+            PoolMetrics::new(sources, &namespace, &pool).map_err(anyhow::Error::new)?;
         parts.metrics.register(Box::new(pool_metrics)).map_err(anyhow::Error::new)?;
         let listeners = {
             let _on_control = control.enter();
@@ -151,16 +151,30 @@ impl App {
     }
 
     /// Starts what keeps the pool current: its source, its writer, the scraper.
-    fn watch_pool(&self, resolved: &Resolved, parts: &Parts, tasks: &mut Supervisor) -> Result<(), StartError> {
+    fn watch_pool(
+        &self,
+        resolved: &Resolved,
+        parts: &Parts,
+        tasks: &mut Supervisor,
+    ) -> Result<(), StartError> {
         let (events, queue) = mpsc::channel(publisher::QUEUE);
         let members = watch::Sender::new(Arc::default());
-        let engine = scrape::dialect::ENGINES.first().ok_or_else(|| anyhow::anyhow!("no engine in the table"))?;
+        let engine = scrape::dialect::ENGINES
+            .first()
+            .ok_or_else(|| anyhow::anyhow!("no engine in the table"))?;
         let dialect = scrape::Dialect::new(engine, &self.flags.scrape.names);
         let pace = self.flags.scrape.refresh_metrics_interval.map_or(Pace::Adaptive, Pace::Fixed);
         let scraper = Scraper::new(dialect, pace, events.clone(), Arc::clone(&parts.scrapes));
-        tasks.run(Plane::Control, "scraper", scraper.map_err(anyhow::Error::new)?.run(members.subscribe()));
-        let published =
-            Published { snapshot: Arc::clone(&parts.pool), members, readiness: parts.readiness.clone() };
+        tasks.run(
+            Plane::Control,
+            "scraper",
+            scraper.map_err(anyhow::Error::new)?.run(members.subscribe()),
+        );
+        let published = Published {
+            snapshot: Arc::clone(&parts.pool),
+            members,
+            readiness: parts.readiness.clone(),
+        };
         let state = State::new(self.flags.scrape.metrics_staleness_threshold);
         tasks.run(Plane::Control, "pool", publish(state, queue, published));
         self.find_endpoints(resolved, events, tasks)
@@ -175,7 +189,8 @@ impl App {
         let listed = &self.flags.pool.endpoints;
         match (&resolved.discovery, listed.is_empty()) {
             (Some(_), false) => {
-                let both = "--endpoints and dataLayer.discovery both name endpoints, give one of them";
+                let both =
+                    "--endpoints and dataLayer.discovery both name endpoints, give one of them";
                 Err(StartError::Setup(both.to_owned()))
             }
             (Some(file), true) => {
@@ -214,7 +229,8 @@ impl App {
         let health = Health::new(parts.readiness.subscribe(), &parts.pulses).await;
         let mut routes = Routes::builder();
         let streams = Arc::clone(&parts.metrics.streams);
-        let message = (self.flags.listen.grpc_max_recv_msg_size, self.flags.listen.grpc_max_send_msg_size);
+        let message =
+            (self.flags.listen.grpc_max_recv_msg_size, self.flags.listen.grpc_max_send_msg_size);
         if self.flags.listen.null {
             routes.add_service(Service::over(Null, streams, message));
         } else {
@@ -224,7 +240,10 @@ impl App {
         routes.add_service(health.service());
         let refused = parts.metrics.tls_handshake_errors.clone();
         let incoming = Incoming::new(listeners.grpc, listeners.security, refused);
-        let limits = server::Limits { streams: self.flags.listen.max_concurrent_streams, ..server::Limits::default() };
+        let limits = server::Limits {
+            streams: self.flags.listen.max_concurrent_streams,
+            ..server::Limits::default()
+        };
         let (close, routes) = (parts.phases.close.clone(), routes.routes());
         tasks.spawn(Plane::Data, stop::STREAMS, async move {
             Ok(server::serve_grpc(incoming, routes, limits, close.cancelled_owned()).await?)
@@ -246,7 +265,8 @@ impl App {
 
     fn picker(&self, resolved: Resolved, limits: &Limits, parts: &Parts) -> Picker {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let failure_mode = self.flags.pool.failure_mode.or(resolved.failure_mode).unwrap_or_default();
+        let failure_mode =
+            self.flags.pool.failure_mode.or(resolved.failure_mode).unwrap_or_default();
         let how = director::Settings {
             failure_mode,
             deadline: limits.decision_deadline,
@@ -257,7 +277,7 @@ impl App {
             parsers: resolved.parsers,
             body_limit: size(limits.max_request_body),
             budget: Arc::clone(&parts.budget),
-            chunk_limit: limits.max_chunk_bytes.get(),
+            chunk_limit: limits.max_chunk_bytes.bytes(),
             header_limit: size(limits.max_header_bytes),
             body_read_timeout: limits.body_read_timeout,
             idle_timeout: limits.stream_idle_timeout,
@@ -277,12 +297,19 @@ fn resolved(flags: &Flags, tables: &[&'static [Plugin]]) -> Result<Resolved, Sta
         })?),
         (None, text) => text.clone(),
     };
-    let resolved = crate::config::load(text.as_deref(), tables).map_err(StartError::Configuration)?;
+    let resolved =
+        crate::config::load(text.as_deref(), tables).map_err(StartError::Configuration)?;
     for warning in flags.warnings() {
         tracing::warn!("{warning}");
     }
     for problem in &resolved.warnings {
-        tracing::warn!(path = problem.path, line = problem.line, hint = problem.hint, "{}", problem.message);
+        tracing::warn!(
+            path = problem.path,
+            line = problem.line,
+            hint = problem.hint,
+            "{}",
+            problem.message
+        );
     }
     Ok(resolved)
 }

@@ -209,11 +209,8 @@ impl Exchange {
 
     /// How long the gateway may be silent now; none when it may for ever.
     pub fn patience(&self) -> Option<Duration> {
-        if self.phase.holds_body() {
-            self.settings.body_read_timeout
-        } else {
-            self.settings.idle_timeout
-        }
+        let Settings { body_read_timeout, idle_timeout, .. } = &*self.settings;
+        if self.phase.holds_body() { Some(*body_read_timeout) } else { *idle_timeout }
     }
 
     /// The gateway was silent for longer than that.

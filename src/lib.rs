@@ -1,6 +1,7 @@
 //! Lodesman, the endpoint picker for Kubernetes inference gateways.
 
 pub mod app;
+pub mod cli;
 pub mod config;
 pub mod director;
 pub mod discovery;

@@ -3,11 +3,9 @@
 //! Lines go to a thread of their own through a bounded queue: who logs never waits for a slow terminal or pipe. When
 //! the queue is full, lines are dropped and counted.
 
-use std::io::Write;
-
 use tracing::Subscriber;
 use tracing::subscriber::SetGlobalDefaultError;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};

@@ -54,9 +54,17 @@ impl Listeners {
         let (security, tls) = security(flags)?;
         let listen = &flags.listen;
         let plain = Plain {
-            health: taken("grpc-health-port", listen.grpc_health_port, bind(listen.grpc_health_port))?,
+            health: taken(
+                "grpc-health-port",
+                listen.grpc_health_port,
+                bind(listen.grpc_health_port),
+            )?,
             metrics: taken("metrics-port", listen.metrics_port, bind(listen.metrics_port))?,
-            admin: taken("admin-port", listen.admin_port, bind_to((listen.admin_address, listen.admin_port).into()))?,
+            admin: taken(
+                "admin-port",
+                listen.admin_port,
+                bind_to((listen.admin_address, listen.admin_port).into()),
+            )?,
         };
         let grpc = taken("grpc-port", listen.grpc_port, bind(listen.grpc_port))?;
         Ok(Self { grpc, security, tls, plain })
@@ -85,17 +93,35 @@ impl Plain {
         let mut routes = Routes::builder();
         routes.add_service(health.service());
         let routes = routes.routes();
-        let incoming = listener::Incoming::new(self.health, Security::PlainOnly, parts.metrics.tls_handshake_errors.clone());
+        let incoming = listener::Incoming::new(
+            self.health,
+            Security::PlainOnly,
+            parts.metrics.tls_handshake_errors.clone(),
+        );
         tasks.spawn(Plane::Control, "health port", async move {
-            Ok(crate::server::serve_grpc(incoming, routes, crate::server::Limits::default(), std::future::pending()).await?)
+            Ok(crate::server::serve_grpc(
+                incoming,
+                routes,
+                crate::server::Limits::default(),
+                std::future::pending(),
+            )
+            .await?)
         });
         let metrics = Arc::clone(&parts.metrics);
         let page = move || metrics.page().unwrap_or_else(|error| format!("# {error}\n"));
         let router = http::metrics_router(page, health.clone());
-        tasks.run(Plane::Control, "metrics port", http::serve_http(self.metrics, router, std::future::pending()));
+        tasks.run(
+            Plane::Control,
+            "metrics port",
+            http::serve_http(self.metrics, router, std::future::pending()),
+        );
         let pool = Arc::clone(&parts.pool);
         let router = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
-        tasks.run(Plane::Control, "admin port", http::serve_http(self.admin, router, std::future::pending()));
+        tasks.run(
+            Plane::Control,
+            "admin port",
+            http::serve_http(self.admin, router, std::future::pending()),
+        );
     }
 }
 
@@ -138,7 +164,9 @@ impl Shown {
             waiting: fresh(snapshot.waiting(endpoint.id.slot, now)),
             running: fresh(snapshot.running(endpoint.id.slot, now)),
             kv_usage: fresh(snapshot.kv_usage(endpoint.id.slot, now)),
-            scrape_age_seconds: snapshot.scrape_age(endpoint.id.slot, now).map(|age| age.as_secs_f64()),
+            scrape_age_seconds: snapshot
+                .scrape_age(endpoint.id.slot, now)
+                .map(|age| age.as_secs_f64()),
         };
         let endpoints = snapshot.endpoints().map(endpoint).collect();
         Self { generation: snapshot.generation(), synced: snapshot.synced(), endpoints }
@@ -160,7 +188,8 @@ fn security(flags: &Flags) -> Result<(Security, Option<Tls>), StartError> {
     if flags.tls.secure_serving == Some(false) {
         return Ok((Security::PlainOnly, None));
     }
-    let bad = |error: &dyn std::error::Error| StartError::Setup(format!("--tls-cipher-suites: {error}"));
+    let bad =
+        |error: &dyn std::error::Error| StartError::Setup(format!("--tls-cipher-suites: {error}"));
     let settings = TlsSettings {
         directory: flags.tls.cert_path.clone(),
         names: Vec::new(),
@@ -168,10 +197,16 @@ fn security(flags: &Flags) -> Result<(Security, Option<Tls>), StartError> {
             TlsVersion::Tls12 => MinVersion::Tls12,
             TlsVersion::Tls13 => MinVersion::Tls13,
         },
-        cipher_suites: flags.tls.tls_cipher_suites.join(",").parse::<CipherSuites>().map_err(|error| bad(&error))?,
+        cipher_suites: flags
+            .tls
+            .tls_cipher_suites
+            .join(",")
+            .parse::<CipherSuites>()
+            .map_err(|error| bad(&error))?,
     };
     let tls = Tls::new(&settings).map_err(|error| {
-        let source = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        let source =
+            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
         StartError::Setup(format!("{error}{source}"))
     })?;
     let security = match flags.tls.secure_serving {

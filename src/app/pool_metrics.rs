@@ -53,22 +53,33 @@ impl PoolMetrics {
     /// When a label is malformed, which a test excludes.
     pub fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
         let Sources { pool, budget, scrapes } = sources;
-        let ours = |metric: &str, help: &str| Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name);
+        let ours = |metric: &str, help: &str| {
+            Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name)
+        };
         let in_flight = ["endpoint_name", "namespace", "producer_name", "fairness_id", "priority"];
         let average = |what: &str, help: &str| {
             GaugeVec::new(Opts::new(format!("llm_d_epp_average_{what}"), help), &["name"])
         };
         Ok(Self {
             requests: IntGaugeVec::new(
-                Opts::new("llm_d_epp_inflight_requests", "Requests in flight on an endpoint, over all flows."),
+                Opts::new(
+                    "llm_d_epp_inflight_requests",
+                    "Requests in flight on an endpoint, over all flows.",
+                ),
                 &in_flight,
             )?,
             tokens: IntGaugeVec::new(
-                Opts::new("llm_d_epp_inflight_tokens", "Prompt tokens in flight on an endpoint, over all flows."),
+                Opts::new(
+                    "llm_d_epp_inflight_tokens",
+                    "Prompt tokens in flight on an endpoint, over all flows.",
+                ),
                 &in_flight,
             )?,
             queue: GaugeVec::new(
-                Opts::new("llm_d_epp_per_endpoint_queue_size", "Requests waiting in an endpoint's queue."),
+                Opts::new(
+                    "llm_d_epp_per_endpoint_queue_size",
+                    "Requests waiting in an endpoint's queue.",
+                ),
                 &["name", "model_server_endpoint"],
             )?,
             averages: [
@@ -76,14 +87,23 @@ impl PoolMetrics {
                 average("queue_size", "Mean number of waiting requests.")?,
                 average("running_requests", "Mean number of running requests.")?,
             ],
-            ready: IntGaugeVec::new(Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."), &["name"])?,
+            ready: IntGaugeVec::new(
+                Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."),
+                &["name"],
+            )?,
             staleness: GaugeVec::new(
                 ours("lodesman_metrics_staleness_seconds", "Age of an endpoint's newest sample."),
                 &["endpoint"],
             )?,
-            body_bytes: IntGauge::with_opts(ours("lodesman_body_bytes_buffered", "Bytes of request bodies that are held."))?,
+            body_bytes: IntGauge::with_opts(ours(
+                "lodesman_body_bytes_buffered",
+                "Bytes of request bodies that are held.",
+            ))?,
             poll_errors: IntCounterVec::new(
-                Opts::new("llm_d_epp_datalayer_poll_errors_total", "Failed reads of a model server."),
+                Opts::new(
+                    "llm_d_epp_datalayer_poll_errors_total",
+                    "Failed reads of a model server.",
+                ),
                 &["source_type"],
             )?,
             scrape_errors: IntCounterVec::new(

@@ -59,7 +59,13 @@ pub async fn publish(mut state: State, mut events: mpsc::Receiver<Event>, publis
 
 impl Published {
     /// Publishes; returns when to look again although nothing has changed.
-    fn publish(&self, snapshot: Arc<Snapshot>, change: Change, listed: Option<Instant>, now: Instant) -> Option<Instant> {
+    fn publish(
+        &self,
+        snapshot: Arc<Snapshot>,
+        change: Change,
+        listed: Option<Instant>,
+        now: Instant,
+    ) -> Option<Instant> {
         let scraped = snapshot.ready().iter().all(|&slot| snapshot.scrape_age(slot, now).is_some());
         self.snapshot.store(Arc::clone(&snapshot));
         if change == Change::Members {
@@ -92,7 +98,12 @@ mod tests {
 
     fn endpoint(n: u8) -> EndpointSpec {
         let address = ([10, 0, 0, n], 80).into();
-        EndpointSpec { name: n.to_string(), namespace: String::new(), address, labels: BTreeMap::new() }
+        EndpointSpec {
+            name: n.to_string(),
+            namespace: String::new(),
+            address,
+            labels: BTreeMap::new(),
+        }
     }
 
     struct Rig {
@@ -107,7 +118,8 @@ mod tests {
         let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
         let (ready, readiness) = watch::channel(Readiness::default());
         let (sender, members) = watch::channel(Arc::new(Snapshot::default()));
-        let published = Published { snapshot: Arc::clone(&snapshot), members: sender, readiness: ready };
+        let published =
+            Published { snapshot: Arc::clone(&snapshot), members: sender, readiness: ready };
         let task = publish(State::new(Duration::from_secs(2)), queue, published);
         (Rig { events, snapshot, readiness, members }, task)
     }
@@ -121,7 +133,10 @@ mod tests {
             assert_eq!(rig.readiness.borrow().stage, Stage::Scraping);
             let id = rig.snapshot.load().endpoints().next().unwrap().id;
             let interval = Duration::from_millis(50);
-            rig.events.send(Event::Scraped { id, sample: Sample::default(), interval }).await.unwrap();
+            rig.events
+                .send(Event::Scraped { id, sample: Sample::default(), interval })
+                .await
+                .unwrap();
             rig.readiness.wait_for(|readiness| readiness.stage == Stage::Synced).await.unwrap();
         };
         tokio::select! { () = task => panic!("ended"), () = steps => {} }

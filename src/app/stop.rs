@@ -32,12 +32,19 @@ impl Running {
     ///
     /// # Errors
     /// When a task ended that should not have.
-    pub async fn stop_on(mut self, stop: CancellationToken, at_once: CancellationToken) -> Result<(), Failed> {
+    pub async fn stop_on(
+        mut self,
+        stop: CancellationToken,
+        at_once: CancellationToken,
+    ) -> Result<(), Failed> {
         tokio::select! {
             ended = self.supervisor.ended() => return Err(ended.into()),
             () = stop.cancelled() => {}
         }
-        tracing::info!(elapsed_ms = 0, "draining: not ready any more, open and new streams are served");
+        tracing::info!(
+            elapsed_ms = 0,
+            "draining: not ready any more, open and new streams are served"
+        );
         self.readiness.send_modify(|readiness| readiness.draining = true);
         tokio::select! {
             () = at_once.cancelled() => return Ok(()),

@@ -67,7 +67,12 @@ impl Supervisor {
     }
 
     /// Starts a task that cannot fail.
-    pub fn run(&mut self, plane: Plane, name: &'static str, task: impl Future<Output = ()> + Send + 'static) {
+    pub fn run(
+        &mut self,
+        plane: Plane,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
         self.spawn(plane, name, async move {
             task.await;
             Ok(())
@@ -77,8 +82,9 @@ impl Supervisor {
     /// The next task to end; none when all have. A panic is an end without a name.
     pub async fn ended(&mut self) -> Option<Ended> {
         let ended = self.tasks.join_next().await?;
-        Some(ended.unwrap_or_else(|error| {
-            Ended { name: "a task", error: Some(Arc::new(anyhow::Error::new(error))) }
+        Some(ended.unwrap_or_else(|error| Ended {
+            name: "a task",
+            error: Some(Arc::new(anyhow::Error::new(error))),
         }))
     }
 

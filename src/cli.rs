@@ -1,0 +1,195 @@
+//! The command line: which command, with what exit code.
+//!
+//! | code | meaning |
+//! |---|---|
+//! | 0 | good |
+//! | 64 | wrong usage |
+//! | 70 | our fault, or the machine's |
+//! | 78 | bad configuration |
+
+use std::ffi::OsString;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser, Subcommand};
+use tokio::runtime::{Builder, Runtime};
+use tokio::signal::unix::{SignalKind, signal};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::{Addresses, App, StartError};
+use crate::config::{Flags, LogFormat, argv};
+use crate::sim::{self, SimArgs};
+use crate::telemetry;
+
+const USAGE: u8 = 64;
+const FAULT: u8 = 70;
+const CONFIGURATION: u8 = 78;
+
+/// The endpoint picker for Kubernetes inference gateways: an Envoy external processor that places every LLM request on
+/// the replica that will answer it soonest.
+#[derive(Debug, Parser)]
+#[command(name = "lodesman", version, args_conflicts_with_subcommands = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Sim(Box<SimArgs>),
+}
+
+/// Runs the command that `args` (program name first) ask for.
+pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
+    let known: Vec<String> = Cli::command()
+        .get_arguments()
+        .filter_map(|arg| arg.get_long().map(str::to_owned))
+        .collect();
+    let cli = match Cli::try_parse_from(argv::spelled(args, &known)) {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
+    match cli.command {
+        None => serve(cli.flags),
+        Some(Command::Sim(args)) => simulate(*args),
+    }
+}
+
+fn usage(error: &clap::Error) -> ExitCode {
+    let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
+    match error.print() {
+        Ok(()) if asked => ExitCode::SUCCESS,
+        Ok(()) | Err(_) => ExitCode::from(USAGE),
+    }
+}
+
+fn serve(flags: Flags) -> ExitCode {
+    let terminal = std::io::stderr().is_terminal();
+    let format =
+        flags.log.log_format.unwrap_or(if terminal { LogFormat::Text } else { LogFormat::Json });
+    let directives = std::env::var("RUST_LOG").ok();
+    let log = match telemetry::start(flags.log.verbosity, directives.as_deref(), format) {
+        Ok(log) => log,
+        Err(error) => return fail(USAGE, &format!("RUST_LOG: {error}")),
+    };
+    log_panics();
+    let level = log.level.clone();
+    match (data_runtime(), control_runtime()) {
+        (Ok(data), Ok(control)) => serve_on(&data, control, App::new(flags).with_log_level(level)),
+        (Err(error), _) | (_, Err(error)) => {
+            fail(FAULT, &format!("cannot start a runtime: {error}"))
+        }
+    }
+}
+
+fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
+    let (data_handle, control_handle) = (data.handle().clone(), control.handle().clone());
+    let over = CancellationToken::new();
+    let until = over.clone();
+    let control_thread = std::thread::Builder::new()
+        .name("control".to_owned())
+        .spawn(move || control.block_on(until.cancelled()));
+    let Ok(control_thread) = control_thread else { return fail(FAULT, "cannot start a thread") };
+    let code = data.block_on(async {
+        let running = match app.start(data_handle, control_handle).await {
+            Ok(running) => running,
+            Err(error) => return start_failed(&error),
+        };
+        announce(&running.addresses);
+        let (stop, at_once) = match signals() {
+            Ok(tokens) => tokens,
+            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
+        };
+        match running.stop_on(stop, at_once).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                tracing::error!(error = %error, "stopped by a fault");
+                ExitCode::from(FAULT)
+            }
+        }
+    });
+    over.cancel();
+    if control_thread.join().is_err() { ExitCode::from(FAULT) } else { code }
+}
+
+fn announce(addresses: &Addresses) {
+    let Addresses { grpc, health, metrics, admin } = addresses;
+    for (listener, address) in
+        [("ext_proc", grpc), ("health", health), ("metrics", metrics), ("admin", admin)]
+    {
+        tracing::info!(listener, address = %address, "listening");
+    }
+}
+
+fn start_failed(error: &StartError) -> ExitCode {
+    match error {
+        StartError::Configuration(problems) => {
+            let lines: Vec<String> = problems
+                .iter()
+                .map(|problem| problem.in_file("configuration").to_string())
+                .collect();
+            fail(CONFIGURATION, &lines.join("\n"))
+        }
+        StartError::Setup(message) => fail(CONFIGURATION, message),
+        StartError::System(error) => fail(FAULT, &format!("{error:#}")),
+    }
+}
+
+/// Two tokens: for the first SIGTERM or SIGINT, and for the second.
+fn signals() -> std::io::Result<(CancellationToken, CancellationToken)> {
+    let (mut terminate, mut interrupt) =
+        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
+    let tokens = [stop.clone(), at_once.clone()];
+    let watch = async move {
+        for token in tokens {
+            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+            token.cancel();
+        }
+    };
+    tokio::runtime::Handle::current().spawn(watch);
+    Ok((stop, at_once))
+}
+
+fn simulate(args: SimArgs) -> ExitCode {
+    let runtime = match data_runtime() {
+        Ok(runtime) => runtime,
+        Err(error) => return fail(FAULT, &format!("cannot start a runtime: {error}")),
+    };
+    runtime.block_on(async {
+        let stop = match signals() {
+            Ok((stop, _)) => stop,
+            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
+        };
+        match sim::run(args, stop.cancelled_owned()).await {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => fail(CONFIGURATION, &format!("{error:#}")),
+        }
+    })
+}
+
+fn data_runtime() -> std::io::Result<Runtime> {
+    Builder::new_multi_thread().thread_name("data").enable_all().build()
+}
+
+fn control_runtime() -> std::io::Result<Runtime> {
+    Builder::new_current_thread().enable_all().build()
+}
+
+/// Panics are contained where they can be; here they get their line in the log, without what was being computed.
+fn log_panics() {
+    std::panic::set_hook(Box::new(|panic| {
+        let location = panic.location().map(ToString::to_string).unwrap_or_default();
+        let backtrace = std::backtrace::Backtrace::capture().to_string();
+        tracing::error!(location, backtrace, "panic");
+    }));
+}
+
+/// Says on standard error why nothing runs.
+fn fail(code: u8, message: &str) -> ExitCode {
+    let told = writeln!(std::io::stderr(), "lodesman: {message}");
+    if told.is_ok() { ExitCode::from(code) } else { ExitCode::from(FAULT) }
+}
