@@ -33,7 +33,7 @@ mod tests;
 
 use std::{
     fmt,
-    io::Write,
+    io::{self, Write},
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
     sync::Arc,
 };
@@ -61,15 +61,7 @@ const PORT_ATTEMPTS: usize = 32;
 /// When the arguments make no sense, an address cannot be had, or a server fails.
 pub async fn run(args: SimArgs, shutdown: impl Future<Output = ()>) -> anyhow::Result<()> {
     let mut fleet = Fleet::start(&args).await?;
-    let mut out = std::io::stdout().lock();
-    for address in fleet.addresses() {
-        writeln!(out, "ready {address}")?;
-    }
-    if let Some(address) = fleet.admin_address() {
-        writeln!(out, "admin {address}")?;
-    }
-    out.flush()?;
-    drop(out);
+    announce(&fleet)?;
     tokio::select! {
         () = shutdown => Ok(()),
         failed = fleet.failed() => failed,
@@ -151,6 +143,18 @@ impl fmt::Debug for Fleet {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Fleet").field("addresses", &self.addresses()).finish_non_exhaustive()
     }
+}
+
+/// One line a server on standard output, for people and for scripts that wait for it.
+fn announce(fleet: &Fleet) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    for address in fleet.addresses() {
+        writeln!(out, "ready {address}")?;
+    }
+    if let Some(address) = fleet.admin_address() {
+        writeln!(out, "admin {address}")?;
+    }
+    out.flush()
 }
 
 /// Listeners at consecutive addresses on one port.

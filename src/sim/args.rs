@@ -47,8 +47,8 @@ pub struct SimArgs {
     /// Seed of the words that are generated.
     #[arg(long, default_value_t = 0)]
     pub seed: u64,
+    /// Constants of the engines.
     #[command(flatten)]
-    #[expect(missing_docs, reason = "a doc comment here would replace that of the command")]
     pub engine: EngineArgs,
 }
 

@@ -103,7 +103,7 @@ impl Engine {
         Gauges {
             waiting: self.waiting.len(),
             running: self.in_step.running,
-            kv_used: self.kv.used_share(self.in_step.used_blocks),
+            kv_used: self.kv.fraction(self.in_step.used_blocks),
         }
     }
 

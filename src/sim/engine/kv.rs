@@ -42,9 +42,9 @@ impl Kv {
         self.used
     }
 
-    /// Share of the blocks in use, 0.0 ..= 1.0. Blocks that are only kept as hits count as free.
-    pub(super) fn used_share(&self, used: usize) -> f64 {
-        used as f64 / self.capacity.max(1) as f64
+    /// Share of the capacity that `blocks` are, 0.0 ..= 1.0 for blocks in use.
+    pub(super) fn fraction(&self, blocks: usize) -> f64 {
+        blocks as f64 / self.capacity.max(1) as f64
     }
 
     /// The leading blocks of a chain that are cached.

@@ -63,10 +63,11 @@ fn decodes_come_first_and_share_the_step_with_a_prompt() {
     let mut engine = engine(EngineSpec::default(), [job(1, 80, 9), job(2, 80, 9)]);
     let mut events = Vec::new();
     assert_eq!(engine.step(&mut events), Some(20 * MS));
-    engine.submit(job(3, 4_000, 1)).unwrap();
+    engine.submit(job(3, 6_000, 1)).unwrap();
     // 2,046 prompt tokens and two decodes fill the budget: 255.75 ms + 20.4 ms.
     assert_eq!(engine.step(&mut events), Some(Duration::from_micros(276_150)));
-    assert_eq!(engine.step(&mut events), Some(Duration::from_micros(244_250 + 20_400)));
+    assert_eq!(engine.step(&mut events), Some(Duration::from_micros(276_150)));
+    assert_eq!(engine.step(&mut events), Some(Duration::from_micros(238_500 + 20_400)));
 }
 
 #[test]
@@ -122,6 +123,20 @@ fn the_least_recently_used_chain_is_evicted_from_its_tail() {
 }
 
 #[test]
+fn a_hit_makes_a_chain_young_again() {
+    let spec = EngineSpec { kv_tokens: 160, ..EngineSpec::default() };
+    let (a, b) = (job(1, 64, 1), job(2, 64, 1));
+    let mut engine = engine(spec, [a.clone(), b.clone()]);
+    run(&mut engine);
+    engine.submit(Job { id: JobId(3), ..a.clone() }).unwrap();
+    run(&mut engine);
+    engine.submit(job(4, 80, 1)).unwrap();
+    run(&mut engine);
+    assert_eq!(engine.cached_tokens(65, &a.blocks), 64);
+    assert_eq!(engine.cached_tokens(65, &b.blocks), 16);
+}
+
+#[test]
 fn the_last_request_is_preempted_and_recomputed_when_blocks_run_out() {
     let spec = EngineSpec { kv_tokens: 96, ..EngineSpec::default() };
     let mut engine = engine(spec, [job(1, 32, 33), job(2, 32, 33)]);
@@ -134,6 +149,29 @@ fn the_last_request_is_preempted_and_recomputed_when_blocks_run_out() {
     assert_eq!(engine.counters().preempted, 1);
     // Its prompt stayed in the cache: only the 17 tokens of output so far are computed again.
     assert_eq!(engine.counters().prefill_tokens, 2 * 32 + 17);
+}
+
+#[test]
+fn a_preempted_request_goes_before_those_that_wait() {
+    let spec = EngineSpec { kv_tokens: 96, sequences: 2, ..EngineSpec::default() };
+    let mut engine = engine(spec, [job(1, 32, 33), job(2, 32, 33), job(3, 16, 1)]);
+    let (_, events) = run(&mut engine);
+    let of = |wanted| events.iter().position(|(_, event)| *event == wanted);
+    assert!(of(first_token(3, 0)) > of(Event::Finished { id: JobId(1) }));
+}
+
+#[test]
+fn a_step_that_preempts_admits_nobody() {
+    let spec = EngineSpec { kv_tokens: 320, step_tokens: 16, ..EngineSpec::default() };
+    let bare = |id| Job { blocks: [].into(), ..job(id, 128, 65) };
+    let mut engine = engine(spec, [bare(1), bare(2)]);
+    let mut events = Vec::new();
+    while !events.contains(&Event::Preempted { id: JobId(2) }) {
+        events.clear();
+        let duration = engine.step(&mut events).expect("the second must go");
+        let preempted = events.contains(&Event::Preempted { id: JobId(2) });
+        assert!(!preempted || duration == 20 * MS, "one decode and no prefill: {duration:?}");
+    }
 }
 
 #[test]

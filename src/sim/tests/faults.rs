@@ -23,13 +23,14 @@ fn endless() -> Value {
 
 #[tokio::test]
 async fn a_client_that_goes_away_withdraws_its_job() {
-    let sim = Sim::start("--time-scale 1").await;
+    let sim = Sim::start("--time-scale 1 --max-num-seqs 1").await;
     let response = sim.post(0, "/v1/completions", &endless()).send().await.unwrap();
     let whole = object!({"prompt": "a", "max_tokens": 9_000});
     tokio::select! {
         answer = sim.post(0, "/v1/completions", &whole).send() => panic!("too early: {answer:?}"),
-        () = sim.until(RUNNING, 2.0) => {}
+        () = sim.until(WAITING, 1.0) => {}
     }
+    sim.until(WAITING, 0.0).await;
     sim.until(RUNNING, 1.0).await;
     drop(response);
     sim.until(RUNNING, 0.0).await;
