@@ -3,7 +3,8 @@
 mod cluster;
 mod config;
 mod filter;
-#[cfg(all(test, feature = "load"))]
+#[cfg(test)]
+#[cfg(feature = "load")]
 mod tests;
 
 use std::fs;

@@ -1,7 +1,7 @@
 //! A picker that always chooses the same endpoint, and a model server that echoes.
 
 use std::collections::HashMap;
-use std::convert::Infallible;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::pin::Pin;
 
@@ -46,13 +46,8 @@ impl Server {
         task.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                let echo = service_fn(move |request: Request<Incoming>| async move {
-                    let response = Response::builder()
-                        .header("x-served-by", address.to_string())
-                        .header("trailer", "x-end")
-                        .body(request.into_body());
-                    Ok::<_, Infallible>(response.unwrap())
-                });
+                stream.set_nodelay(true).unwrap();
+                let echo = service_fn(move |request| ready(echoed(request, address)));
                 let connection = hyper::server::conn::http1::Builder::new()
                     .serve_connection(TokioIo::new(stream), echo);
                 connections.spawn(connection);
@@ -60,6 +55,13 @@ impl Server {
         });
         Self { address, _task: task }
     }
+}
+
+fn echoed(request: Request<Incoming>, address: SocketAddr) -> http::Result<Response<Incoming>> {
+    Response::builder()
+        .header("x-served-by", address.to_string())
+        .header("trailer", "x-end")
+        .body(request.into_body())
 }
 
 /// A picker that answers each message in turn and always chooses the same endpoint.
@@ -79,7 +81,11 @@ impl StubPicker {
             ExternalProcessorServer::new(Service { choice: choice.to_string(), seen: sender });
         let mut task = JoinSet::new();
         task.spawn(async move {
-            let incoming = TcpListenerStream::new(listener);
+            let incoming = TcpListenerStream::new(listener).map(|stream| {
+                let stream = stream?;
+                stream.set_nodelay(true)?;
+                Ok::<_, std::io::Error>(stream)
+            });
             tonic::transport::Server::builder()
                 .add_service(service.max_decoding_message_size(usize::MAX))
                 .serve_with_incoming(incoming)
