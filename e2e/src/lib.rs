@@ -13,8 +13,14 @@
 
 pub mod client;
 pub mod envoy;
+#[cfg(feature = "load")]
+pub mod load;
 pub mod lodesman;
+pub mod percentile;
 pub mod process;
+#[cfg(test)]
+#[cfg(feature = "load")]
+mod stub;
 pub mod wait;
 
 pub use client::{Body, Client, Piece};

@@ -1,7 +1,5 @@
 //! The harness against a real Envoy, a stub picker and stub model servers.
 
-mod stub;
-
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
@@ -9,9 +7,8 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::client::{Body, Piece};
+use crate::stub::{self, Server, StubPicker};
 use crate::wait::free_address;
-
-use stub::{Server, StubPicker};
 
 fn both(endpoints: &[SocketAddr]) -> Pool {
     Pool::Static { endpoints: endpoints.to_vec(), policy: Policy::RoundRobin }

@@ -14,8 +14,10 @@ use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request a
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response as Reply;
 use envoy_types::pb::envoy::service::ext_proc::v3::{
     BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, HttpBody,
-    ProcessingRequest, ProcessingResponse, StreamedBodyResponse, TrailersResponse,
+    ImmediateResponse, ProcessingRequest, ProcessingResponse, StreamedBodyResponse,
+    TrailersResponse,
 };
+use envoy_types::pb::envoy::r#type::v3::HttpStatus;
 use envoy_types::pb::google::protobuf::{Struct, Value, value::Kind};
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -33,13 +35,13 @@ const KEY: &str = "x-gateway-destination-endpoint";
 
 /// A model server that sends every request body back, trailers included, and names itself.
 #[derive(Debug)]
-pub(super) struct Server {
-    pub(super) address: SocketAddr,
+pub(crate) struct Server {
+    pub(crate) address: SocketAddr,
     _task: JoinSet<()>,
 }
 
 impl Server {
-    pub(super) async fn start() -> Self {
+    pub(crate) async fn start() -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let mut task = JoinSet::new();
@@ -64,21 +66,35 @@ fn echoed(request: Request<Incoming>, address: SocketAddr) -> http::Result<Respo
         .body(request.into_body())
 }
 
-/// A picker that answers each message in turn and always chooses the same endpoint.
+/// A picker that answers each message in turn.
 #[derive(Debug)]
-pub(super) struct StubPicker {
-    pub(super) address: SocketAddr,
+pub(crate) struct StubPicker {
+    pub(crate) address: SocketAddr,
     seen: watch::Receiver<Vec<ProcessingRequest>>,
     _task: JoinSet<()>,
 }
 
 impl StubPicker {
-    pub(super) async fn start(choice: SocketAddr) -> Self {
+    /// Always chooses `choice` and changes nothing.
+    pub(crate) async fn start(choice: SocketAddr) -> Self {
+        Self::serve(Behavior::Choose(choice)).await
+    }
+
+    /// Always chooses `choice` and changes a byte of each piece of a body.
+    pub(crate) async fn altering(choice: SocketAddr) -> Self {
+        Self::serve(Behavior::Alter(choice)).await
+    }
+
+    /// Answers with 429 and ends the stream.
+    pub(crate) async fn refusing() -> Self {
+        Self::serve(Behavior::Refuse).await
+    }
+
+    async fn serve(behavior: Behavior) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = watch::channel(Vec::new());
-        let service =
-            ExternalProcessorServer::new(Service { choice: choice.to_string(), seen: sender });
+        let service = ExternalProcessorServer::new(Service { behavior, seen: sender });
         let mut task = JoinSet::new();
         task.spawn(async move {
             let incoming = TcpListenerStream::new(listener).map(|stream| {
@@ -95,13 +111,25 @@ impl StubPicker {
         Self { address, seen, _task: task }
     }
 
-    pub(super) fn first_message(&self) -> ProcessingRequest {
+    pub(crate) fn messages(&self) -> usize {
+        self.seen.borrow().len()
+    }
+
+    pub(crate) fn first_message(&self) -> ProcessingRequest {
         self.seen.borrow()[0].clone()
     }
 }
 
+/// What a stub picker does.
+#[derive(Debug, Clone, Copy)]
+enum Behavior {
+    Choose(SocketAddr),
+    Alter(SocketAddr),
+    Refuse,
+}
+
 struct Service {
-    choice: String,
+    behavior: Behavior,
     seen: watch::Sender<Vec<ProcessingRequest>>,
 }
 
@@ -113,38 +141,53 @@ impl ExternalProcessor for Service {
         &self,
         request: tonic::Request<Streaming<ProcessingRequest>>,
     ) -> Result<tonic::Response<Self::ProcessStream>, Status> {
-        let (choice, seen) = (self.choice.clone(), self.seen.clone());
+        let (behavior, seen) = (self.behavior, self.seen.clone());
         let mut duplex = false;
         let replies = request.into_inner().map(move |message| {
             let message = message?;
             duplex |= message.protocol_config.is_some_and(|config| config.request_body_mode == 4);
             seen.send_modify(|seen| seen.push(message.clone()));
-            Ok(reply(message, &choice, duplex))
+            Ok(reply(message, behavior, duplex))
         });
+        if let Behavior::Refuse = behavior {
+            return Ok(tonic::Response::new(Box::pin(replies.take(1))));
+        }
         Ok(tonic::Response::new(Box::pin(replies)))
     }
 }
 
 /// Answers one message; in full duplex, bodies are echoed, else left as they are.
-fn reply(message: ProcessingRequest, choice: &str, duplex: bool) -> ProcessingResponse {
+fn reply(message: ProcessingRequest, behavior: Behavior, duplex: bool) -> ProcessingResponse {
+    let (choice, alter) = match behavior {
+        Behavior::Choose(choice) => (choice.to_string(), false),
+        Behavior::Alter(choice) => (choice.to_string(), true),
+        Behavior::Refuse => return refusal(),
+    };
+    let echo = |body: HttpBody| if duplex { echo(body, alter) } else { BodyResponse::default() };
     let mut dynamic_metadata = None;
     let response = match message.request.unwrap() {
         Message::RequestHeaders(_) => {
-            dynamic_metadata = Some(metadata(choice));
-            Reply::RequestHeaders(HeadersResponse { response: Some(picked(choice)) })
+            dynamic_metadata = Some(metadata(&choice));
+            Reply::RequestHeaders(HeadersResponse { response: Some(picked(&choice)) })
         }
         Message::ResponseHeaders(_) => Reply::ResponseHeaders(HeadersResponse::default()),
-        Message::RequestBody(body) => Reply::RequestBody(echo(body, duplex)),
-        Message::ResponseBody(body) => Reply::ResponseBody(echo(body, duplex)),
+        Message::RequestBody(body) => Reply::RequestBody(echo(body)),
+        Message::ResponseBody(body) => Reply::ResponseBody(echo(body)),
         Message::RequestTrailers(_) => Reply::RequestTrailers(TrailersResponse::default()),
         Message::ResponseTrailers(_) => Reply::ResponseTrailers(TrailersResponse::default()),
     };
     ProcessingResponse { dynamic_metadata, response: Some(response), ..Default::default() }
 }
 
-fn echo(body: HttpBody, duplex: bool) -> BodyResponse {
-    if !duplex {
-        return BodyResponse::default();
+fn refusal() -> ProcessingResponse {
+    let status = Some(HttpStatus { code: 429 });
+    let answer = ImmediateResponse { status, ..Default::default() };
+    ProcessingResponse { response: Some(Reply::ImmediateResponse(answer)), ..Default::default() }
+}
+
+fn echo(mut body: HttpBody, alter: bool) -> BodyResponse {
+    if let (true, Some(byte)) = (alter, body.body.first_mut()) {
+        *byte ^= 1;
     }
     let streamed = StreamedBodyResponse {
         body: body.body,
@@ -172,7 +215,7 @@ fn metadata(choice: &str) -> Struct {
 }
 
 /// The first bytes that a peer sends on the next connection.
-pub(super) async fn first_bytes(listener: &TcpListener) -> Vec<u8> {
+pub(crate) async fn first_bytes(listener: &TcpListener) -> Vec<u8> {
     let (mut stream, _) = listener.accept().await.unwrap();
     let mut bytes = vec![0; 4096];
     let length = stream.read(&mut bytes).await.unwrap();
