@@ -12,6 +12,7 @@
 //! - [`eventually`] waits for a condition with a deadline.
 
 pub mod client;
+pub mod demo;
 pub mod envoy;
 #[cfg(feature = "load")]
 pub mod load;
