@@ -44,7 +44,7 @@ pub struct Options {
     #[arg(long, default_value_t = 180.0)]
     pub seconds: f64,
     /// Conversations that begin in a simulated second, on average
-    #[arg(long, default_value_t = 2.5)]
+    #[arg(long, default_value_t = 1.5)]
     pub rate: f64,
     /// Name of the base model
     #[arg(long, default_value = "llama")]
@@ -124,7 +124,8 @@ async fn picked(
         ensure!(answer.status.is_success(), "{} {}", answer.status, answer.text());
         Ok(())
     });
-    lodesman.process.while_alive(ready).await.context("Lodesman is not ready")?;
+    let ready = lodesman.process.while_alive(ready).await;
+    ready.with_context(|| format!("Lodesman is not ready:\n{}", lodesman.process.output()))?;
     let pool = Pool::OriginalDst(Destination::Header);
     let config = EnvoyConfig::picked(ExtProc::full_duplex(lodesman.ext_proc), pool);
     let envoy = Envoy::start(&config).await?;

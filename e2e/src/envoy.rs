@@ -58,7 +58,9 @@ impl Envoy {
             .arg(admin_file(directory.path()));
         let process = Process::spawn(command)?;
         let ready = eventually(START, async || ready(directory.path()).await);
-        let (admin, listener) = process.while_alive(ready).await?;
+        let ready = process.while_alive(ready).await;
+        let (admin, listener) =
+            ready.with_context(|| format!("Envoy is not ready:\n{}", process.output()))?;
         Ok(Self { process, directory, listener, admin })
     }
 

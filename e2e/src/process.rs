@@ -17,7 +17,7 @@ use crate::wait::eventually;
 const LINES: usize = 2_000;
 /// Bytes kept of a line; the rest counts as the next line.
 const LINE_BYTES: u64 = 16 * 1024;
-/// Lines shown of a process that was alive when a test failed.
+/// Lines shown of a process that ended too early or was alive when a test failed.
 const TAIL: usize = 40;
 
 /// A running program. Dropping it kills the program and waits for its end; when that happens in a
@@ -87,14 +87,16 @@ impl Process {
     /// Runs `work` unless the process ends before it is done.
     ///
     /// # Errors
-    /// Those of `work`, or the end of the process; both show the output.
+    /// Those of `work`, or the end of the process with the last of its output.
     pub async fn while_alive<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let mut output = self.output.clone();
-        let result = tokio::select! {
+        tokio::select! {
             result = work => result,
-            _ = output.wait_for(|_| false) => Err(anyhow::anyhow!("{} ended", self.name)),
-        };
-        result.with_context(|| format!("output of {}:\n{}", self.name, self.output()))
+            _ = output.wait_for(|_| false) => {
+                bail!("{} ended; its last output:
+        {}", self.name, self.output.borrow().tail(TAIL))
+            }
+        }
     }
 
     /// Asks the process to end (SIGTERM).

@@ -111,12 +111,9 @@ impl StubPicker {
         Self { address, seen, _task: task }
     }
 
-    pub(crate) fn messages(&self) -> usize {
-        self.seen.borrow().len()
-    }
-
-    pub(crate) fn first_message(&self) -> ProcessingRequest {
-        self.seen.borrow()[0].clone()
+    /// All messages so far.
+    pub(crate) fn messages(&self) -> Vec<ProcessingRequest> {
+        self.seen.borrow().clone()
     }
 }
 

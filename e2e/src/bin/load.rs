@@ -1,5 +1,7 @@
 //! Puts load on an `ext_proc` server, playing Envoy; see [`lodesman_e2e::load`].
-#![expect(clippy::print_stdout, reason = "a command-line program")]
+#![expect(clippy::print_stdout, clippy::print_stderr, reason = "a command-line program")]
+
+use std::process::ExitCode;
 
 use anyhow::{Result, ensure};
 use clap::Parser;
@@ -17,8 +19,17 @@ struct Cli {
 }
 
 #[tokio::main]
-async fn main() -> Result<()> {
-    let cli = Cli::parse();
+async fn main() -> ExitCode {
+    match measure(&Cli::parse()).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("load: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn measure(cli: &Cli) -> Result<()> {
     let report = run(&cli.options).await?;
     if cli.json {
         println!("{:#}", report.json());

@@ -29,7 +29,8 @@ pub(super) fn table(options: &Options, baseline: &Outcome, picked: &Outcome) -> 
     }
     lines.push(format!(
         "\nTimes are measured at the client, Envoy included, and given in simulated time: what the \
-         clock\nshowed, times {scale}. Both runs had the same requests at the same times and empty caches."
+         clock\nshowed, times {scale}, so that the proxy's own time weighs {scale} times as much as \
+         it would.\nBoth runs had the same requests at the same times, and empty caches at first."
     ));
     lines.join("\n")
 }

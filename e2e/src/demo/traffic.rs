@@ -14,11 +14,11 @@ use serde_json::{Value, json};
 use super::Options;
 
 /// System prompts in use; conversations choose among them with weights 1, 1/2, 1/3, …
-const SYSTEM_PROMPTS: usize = 6;
+const SYSTEM_PROMPTS: usize = 12;
 /// Their lengths in tokens.
-const SYSTEM_TOKENS: std::ops::Range<usize> = 1_000..2_500;
+const SYSTEM_TOKENS: std::ops::Range<usize> = 1_500..4_000;
 /// Turns of a conversation.
-const TURNS: std::ops::Range<usize> = 1..8;
+const TURNS: std::ops::Range<usize> = 1..10;
 /// Length of a user's message in tokens.
 const QUESTION_TOKENS: std::ops::Range<usize> = 50..400;
 /// Length of an answer in tokens.
@@ -157,8 +157,8 @@ mod tests {
         let arrivals = traffic(&["--seconds", "2000", "--rate", "1"]);
         assert!(arrivals.is_sorted_by_key(|arrival| arrival.at));
         assert!(arrivals.last().unwrap().at < Duration::from_secs(2000));
-        // four turns on average
-        assert!((6_500..9_500).contains(&arrivals.len()), "{}", arrivals.len());
+        // five turns on average
+        assert!((8_000..12_000).contains(&arrivals.len()), "{}", arrivals.len());
     }
 
     #[test]

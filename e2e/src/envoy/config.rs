@@ -122,9 +122,12 @@ impl EnvoyConfig {
     fn clusters(&self) -> Vec<Value> {
         let pools = [&self.pool].into_iter().chain(self.routes.iter().map(|route| &route.pool));
         let pools = pools.enumerate().map(|(at, pool)| pool.render(&pool_name(at)));
-        let mut pickers: Vec<&Picker> =
-            self.ext_procs.iter().map(|filter| &filter.picker).collect();
-        pickers.dedup_by(|left, right| left.name == right.name);
+        let mut pickers: Vec<&Picker> = Vec::new();
+        for filter in &self.ext_procs {
+            if pickers.iter().all(|picker| picker.name != filter.picker.name) {
+                pickers.push(&filter.picker);
+            }
+        }
         pools.chain(pickers.into_iter().map(Picker::render)).collect()
     }
 }

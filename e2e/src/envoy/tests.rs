@@ -1,5 +1,7 @@
 //! The harness against a real Envoy, a stub picker and stub model servers.
 
+mod modes;
+
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Request, StatusCode};
@@ -57,7 +59,7 @@ async fn full_duplex_picker_chooses_by_header_and_echoes_every_byte() {
         answer.chunks.iter().flat_map(|chunk| chunk.data.to_vec()).collect::<Vec<_>>(),
         body
     );
-    let first = picker.first_message();
+    let first = picker.messages().remove(0);
     let protocol = first.protocol_config.unwrap();
     assert_eq!((protocol.request_body_mode, protocol.response_body_mode), (4, 4));
     assert!(first.metadata_context.unwrap().filter_metadata.contains_key("envoy.lb.subset_hint"));
@@ -81,7 +83,7 @@ async fn metadata_picks_a_member_and_the_served_endpoint_is_logged() {
     let log = envoy.access_log_of(3).await.unwrap();
     let chosen = servers[0].address.to_string();
     assert_eq!(log[2]["lb"]["x-gateway-destination-endpoint-served"], json!(chosen), "{log:?}");
-    assert_eq!(picker.first_message().protocol_config.unwrap().request_body_mode, 2);
+    assert_eq!(picker.messages()[0].protocol_config.unwrap().request_body_mode, 2);
 }
 
 #[tokio::test]
