@@ -1,1 +1,31 @@
-//! Test harness.
+//! Runs Lodesman and a real Envoy as processes on loopback: the harness of the end-to-end tests, the
+//! demo and the load generator.
+//!
+//! Nothing here links the `lodesman` library: its tests depend on this crate, and what runs here is
+//! the binary that users run. Every port is chosen by the kernel, every process ends with the value
+//! that started it, also when a test panics, and nothing sleeps for a condition.
+//!
+//! - [`Envoy`] starts a real Envoy from an [`EnvoyConfig`];
+//! - [`Lodesman`] and [`Fleet`] start the binary as a picker and as simulated model servers;
+//! - [`Process`] is any other program;
+//! - [`client`] is an HTTP client that can send and read piece by piece;
+//! - [`eventually`] waits for a condition with a deadline.
+
+pub mod client;
+pub mod demo;
+pub mod envoy;
+#[cfg(feature = "load")]
+pub mod load;
+pub mod lodesman;
+pub mod percentile;
+pub mod process;
+#[cfg(test)]
+#[cfg(feature = "load")]
+mod stub;
+pub mod wait;
+
+pub use client::{Body, Client, Piece};
+pub use envoy::{Envoy, EnvoyConfig};
+pub use lodesman::{Fleet, Lodesman};
+pub use process::Process;
+pub use wait::{eventually, free_address};
