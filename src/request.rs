@@ -15,6 +15,7 @@ mod json;
 mod media;
 mod restore;
 mod rewrite;
+mod roles;
 mod scan;
 mod sse;
 mod usage;
@@ -55,11 +56,21 @@ pub struct Parsed {
     pub cache_salt: Option<Box<str>>,
     /// Whether the JSON document or the frame ended. False for truncated bodies and those that are not read.
     pub complete: bool,
-    /// Whether the body could or should not be read (encoded, too deeply nested, an unknown API): forward it and use
-    /// nothing of it, not even its lack of a model.
-    pub opaque: bool,
+    /// Whether the fields above mean anything.
+    pub reading: Reading,
     /// Values of `model` that are no model name but stand where a server looks for one.
     stray: Spans,
+}
+
+/// Whether a body was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reading {
+    /// It was.
+    Read,
+    /// It could or should not be (encoded, too deeply nested, an API that we do not read): forward it and use nothing
+    /// of it, not even its lack of a model.
+    #[default]
+    Opaque,
 }
 
 /// The model that a body names.

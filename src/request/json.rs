@@ -78,7 +78,13 @@ impl Lexer {
             match self.state {
                 State::Key | State::Text => i += self.string(base + i, tail(piece, i), sink)?,
                 State::Scalar => i += self.scalar(base + i, tail(piece, i), sink)?,
-                _ => {
+                State::Value
+                | State::First
+                | State::FirstKey
+                | State::NextKey
+                | State::Colon
+                | State::After
+                | State::Done => {
                     // A scalar's first byte is read again as part of it.
                     self.structure(byte, base + i, sink)?;
                     i += usize::from(self.state != State::Scalar);
@@ -109,9 +115,8 @@ impl Lexer {
                 self.short.clear();
                 State::Key
             }
-            (State::Colon, b':') => State::Value,
             (State::After, b',') if self.in_object() => State::NextKey,
-            (State::After, b',') => State::Value,
+            (State::After, b',') | (State::Colon, b':') => State::Value,
             (State::Value | State::First, b'{') => self.open(Kind::Object, at, sink)?,
             (State::Value | State::First, b'[') => self.open(Kind::Array, at, sink)?,
             (State::FirstKey, b'}') | (State::First, b']') => self.close(at, sink),
@@ -319,6 +324,19 @@ enum Escape {
         left: u8,
         value: u16,
     },
+}
+
+/// A non-negative integral number, also as `1.0` or `1e3`.
+pub(super) fn integer(text: &[u8]) -> Option<u64> {
+    if text.iter().all(u8::is_ascii_digit) {
+        return text.iter().try_fold(0_u64, |number, digit| {
+            number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
+        });
+    }
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    // Above 2^53 a fraction cannot be told any more.
+    let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
+    whole.then(|| format!("{number:.0}").parse().ok())?
 }
 
 fn check_scalar(text: &[u8], span: &Range<usize>) -> Result<(), Fault> {

@@ -65,16 +65,20 @@ impl<'a> Source<'a> {
 
     /// Gives the bytes up to the offset `to` to `keep`, in slices.
     pub(super) fn advance(&mut self, to: usize, mut keep: impl FnMut(Bytes)) {
-        while self.at < to {
-            if self.current.is_empty() {
-                let Some(next) = self.rest.next() else { return };
-                self.current = next.clone();
-            } else {
-                let length = self.current.len().min(to - self.at);
-                keep(self.current.split_to(length));
-                self.at += length;
-            }
+        while self.at < to && self.refill() {
+            let length = self.current.len().min(to - self.at);
+            keep(self.current.split_to(length));
+            self.at += length;
         }
+    }
+
+    /// Goes on to the next piece where one is at its end; false at the end of all.
+    fn refill(&mut self) -> bool {
+        while self.current.is_empty() {
+            let Some(next) = self.rest.next() else { return false };
+            self.current = next.clone();
+        }
+        true
     }
 
     /// The first byte ahead that is no white space.

@@ -1,7 +1,7 @@
 //! Reads one request body as it arrives.
 
 use super::{
-    Api, BodyError, Parsed, PromptPart,
+    Api, BodyError, Parsed, PromptPart, Reading,
     fields::{Fields, Walk},
     grpc::{Frame, Frames},
     json::{Fault, Lexer},
@@ -64,10 +64,9 @@ impl Scan {
     /// What the beginning of a body says, of which the rest will not be seen. Never fails.
     pub fn finish_truncated(self) -> Parsed {
         match self.body {
-            Body::Unread => unread(self.api),
             Body::Json(document) if document.fault.is_none() => document.parsed(),
             Body::Framed(framed) => framed.finish().unwrap_or_else(|_| unread(self.api)),
-            Body::Json(_) => unread(self.api),
+            Body::Json(_) | Body::Unread => unread(self.api),
         }
     }
 }
@@ -99,7 +98,7 @@ impl Document {
         let mut walk = Walk { fields: &mut self.fields, base, piece, prompt };
         self.fault = self.lexer.feed(base, piece, &mut walk).err();
         walk.end_piece();
-        if self.fields.too_many_models {
+        if self.fields.too_many_models() {
             self.fault = Some(Fault::TooDeep);
         }
     }
@@ -135,6 +134,7 @@ impl Document {
             prompt_tokens,
             cache_salt: fields.salt,
             complete,
+            reading: Reading::Read,
             ..Parsed::default()
         };
         parsed.name_model(fields.model, fields.spans);
@@ -179,19 +179,16 @@ fn read(
     message: &[u8],
     prompt: &mut impl FnMut(PromptPart<'_>),
 ) -> Result<Parsed, BodyError> {
-    match api {
-        Api::VertexChat | Api::VertexRaw => {
-            let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
-            let mut document = Document::new(Some(api));
-            document.feed(0, &body, prompt);
-            // Offsets are those of the inner document: nothing can be spliced.
-            let inner = document.finish(body.len())?;
-            Ok(Parsed { insert_at: None, ..inner })
-        }
-        _ => vllm_grpc::request(api, message, prompt).ok_or(BodyError::Frame)?,
+    if !matches!(api, Api::VertexChat | Api::VertexRaw) {
+        return vllm_grpc::request(api, message, prompt).ok_or(BodyError::Frame)?;
     }
+    let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
+    let mut document = Document::new(Some(api));
+    document.feed(0, &body, prompt);
+    // Offsets are those of the inner document: nothing can be spliced.
+    Ok(Parsed { insert_at: None, ..document.finish(body.len())? })
 }
 
 fn unread(api: Option<Api>) -> Parsed {
-    Parsed { api: api.unwrap_or_default(), opaque: true, ..Parsed::default() }
+    Parsed { api: api.unwrap_or_default(), ..Parsed::default() }
 }

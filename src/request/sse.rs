@@ -36,8 +36,6 @@ pub(super) struct Events {
     cr: bool,
     reading: Reading,
     lexer: Lexer,
-    /// No byte of the present data line was read.
-    fresh: bool,
     /// The document was reported as passed.
     counted: bool,
     /// The document's first bytes.
@@ -67,10 +65,10 @@ impl Events {
             }
             Line::Start(matched) => self.start(matched, rest),
             Line::Colon => {
-                self.line = Line::Data;
+                self.line = Line::Fresh;
                 usize::from(rest.first() == Some(&b' '))
             }
-            Line::Data => {
+            Line::Fresh | Line::Data => {
                 let length = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
                 let (part, end) = rest.split_at(length);
                 self.data(at, part, sink);
@@ -130,14 +128,14 @@ impl Events {
             return;
         }
         let over = self.reading == Reading::Broken || self.lexer.done();
-        if self.reading == Reading::Idle || self.fresh && over {
+        if self.reading == Reading::Idle || self.line == Line::Fresh && over {
             sink.begin();
             self.lexer = Lexer::default();
             self.reading = Reading::Document;
             self.counted = false;
             self.head.clear();
         }
-        self.fresh = false;
+        self.line = Line::Data;
         let room = HEAD - self.head.len().min(HEAD);
         self.head.extend_from_slice(part.get(..room).unwrap_or(part));
         self.lex(at, part, sink);
@@ -153,7 +151,6 @@ impl Events {
         if !self.lexer.done() {
             self.lex(at, b"\n", sink);
         }
-        self.fresh = true;
     }
 
     fn lex(&mut self, at: usize, part: &[u8], sink: &mut impl EventSink) {
@@ -178,6 +175,8 @@ enum Line {
     Start(usize),
     /// After the colon.
     Colon,
+    /// Before the first byte of data.
+    Fresh,
     Data,
     Other,
 }

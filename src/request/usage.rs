@@ -8,10 +8,13 @@ use smallvec::SmallVec;
 use super::{
     Api,
     grpc::{Frame, Frames},
-    json::{Kind, Lexer, Sink},
+    json::{Kind, Lexer, Sink, integer},
     sse::{EventSink, Events},
     vllm_grpc,
 };
+
+/// Longest number given as a string; of a longer one the rest is cut.
+const MAX_DIGITS: usize = 24;
 
 static USAGE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("usage"));
 static META_INFO: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("meta_info"));
@@ -188,13 +191,13 @@ impl Role {
             (Self::Top, b"meta_info") => Self::Meta,
             (Self::Top, b"choices") => Self::Choices,
             (Self::Top | Self::Choice, b"delta") => Self::Delta,
-            (Self::Top | Self::Choice, b"text" | b"output_ids" | b"token_ids") => Self::Content,
-            (
+            (Self::Top | Self::Choice, b"text" | b"output_ids" | b"token_ids")
+            | (
                 Self::Delta,
                 b"content" | b"reasoning_content" | b"reasoning" | b"text" | b"thinking"
                 | b"partial_json" | b"refusal" | b"tool_calls" | b"function_call" | b"audio",
-            ) => Self::Content,
-            (Self::Content, _) => Self::Content,
+            )
+            | (Self::Content, _) => Self::Content,
             (Self::Meta, b"finish_reason") => Self::Finish,
             (Self::Details(count), b"cached_tokens") => Self::Count(count),
             (Self::Usage, b"prompt_tokens_details") => Self::Details(Count::PromptCached),
@@ -219,9 +222,17 @@ impl Role {
     fn element(self) -> Self {
         match self {
             Self::Choices => Self::Choice,
-            // Of a batch each answer has its own document.
+            // SGLang answers a batch with a list of answers.
             Self::Top | Self::Content => self,
-            _ => Self::Skip,
+            Self::Skip
+            | Self::Envelope
+            | Self::Usage
+            | Self::Details(_)
+            | Self::Meta
+            | Self::Finish
+            | Self::Count(_)
+            | Self::Choice
+            | Self::Delta => Self::Skip,
         }
     }
 }
@@ -235,7 +246,7 @@ struct Fields {
     role: Role,
     counts: [Option<u64>; 8],
     /// A number given as a string.
-    digits: SmallVec<[u8; 24]>,
+    digits: SmallVec<[u8; MAX_DIGITS]>,
     unfinished: bool,
     usage: Option<Usage>,
     content: bool,
@@ -266,10 +277,8 @@ impl Fields {
     }
 
     fn set(&mut self, count: Count, text: &[u8]) {
-        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-        if let (Some(slot), Some(number)) = (self.counts.get_mut(count as usize), number) {
-            // Saturates: negative numbers count as 0.
-            *slot = Some(number as u64);
+        if let (Some(slot), Some(number)) = (self.counts.get_mut(count as usize), integer(text)) {
+            *slot = Some(number);
         }
     }
 
@@ -326,10 +335,9 @@ impl Sink for Fields {
     }
 
     fn close(&mut self, _at: usize) {
-        match self.stack.pop() {
-            Some(Role::Usage) => self.report(),
-            Some(Role::Meta) if !self.unfinished => self.report(),
-            _ => {}
+        let closed = self.stack.pop();
+        if closed == Some(Role::Usage) || closed == Some(Role::Meta) && !self.unfinished {
+            self.report();
         }
         self.next_role();
     }
@@ -343,12 +351,11 @@ impl Sink for Fields {
     }
 
     fn string_part(&mut self, part: &[u8]) {
-        match self.role {
-            Role::Content | Role::Delta => self.content = true,
-            Role::Count(_) if self.digits.len() + part.len() <= self.digits.inline_size() => {
-                self.digits.extend_from_slice(part);
-            }
-            _ => {}
+        if matches!(self.role, Role::Content | Role::Delta) {
+            self.content = true;
+        } else if let Role::Count(_) = self.role {
+            let room = MAX_DIGITS - self.digits.len().min(MAX_DIGITS);
+            self.digits.extend_from_slice(part.get(..room).unwrap_or(part));
         }
     }
 
@@ -361,11 +368,12 @@ impl Sink for Fields {
     }
 
     fn scalar(&mut self, text: &[u8], _span: Range<usize>) {
-        match self.role {
-            Role::Count(count) => self.set(count, text),
-            Role::Finish => self.unfinished = text == b"null",
-            Role::Content if text.first().is_some_and(u8::is_ascii_digit) => self.content = true,
-            _ => {}
+        if let Role::Count(count) = self.role {
+            self.set(count, text);
+        } else if self.role == Role::Finish {
+            self.unfinished = text == b"null";
+        } else if self.role == Role::Content {
+            self.content |= text.first().is_some_and(u8::is_ascii_digit);
         }
         self.next_role();
     }

@@ -1,11 +1,11 @@
-//! The messages of vLLM's gRPC service and of Vertex AI, as far as they are read.
+//! The messages of the gRPC services of vLLM and Vertex AI, as far as they are read.
 //!
 //! Field numbers are those of `vllm.grpc.engine` and `google.api.HttpBody`.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-use super::{Api, BodyError, Parsed, PromptPart, Usage};
+use super::{Api, BodyError, Parsed, PromptPart, Reading, Usage};
 
 /// What a request message says; absent if it cannot be decoded.
 pub(super) fn request(
@@ -19,6 +19,7 @@ pub(super) fn request(
         stream: request.stream,
         output_cap: request.sampling.and_then(|sampling| sampling.max_tokens).map(u64::from),
         complete: true,
+        reading: Reading::Read,
         ..Parsed::default()
     };
     let (field, length) = match request.input {
@@ -28,7 +29,9 @@ pub(super) fn request(
             ("text", text.len())
         }
         Some(Input::Tokenized(Tokenized { ids })) => {
-            ids.iter().for_each(|id| prompt(PromptPart::Token(*id)));
+            for id in &ids {
+                prompt(PromptPart::Token(*id));
+            }
             parsed.prompt_tokens = ids.len() as u64;
             ("tokenized.input_ids", ids.len())
         }
