@@ -37,7 +37,7 @@ pub use self::{
 pub(crate) type Spans = SmallVec<[Range<usize>; 1]>;
 
 /// What one request body says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Parsed {
     /// The API, guessed from the body when no path was seen.
     pub api: Api,

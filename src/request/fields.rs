@@ -123,6 +123,7 @@ impl Fields {
             (Role::Model, _) => self.model_from = at,
             (Role::Stream, _) => self.stream = false,
             (Role::Salt, _) => self.salt = None,
+            (Role::Cap(rank), _) => self.set_cap(rank, None),
             (Role::Raw, Value::Text | Value::Container(_)) => self.raw_from = Some(at),
             (Role::Message, Value::Text | Value::Scalar | Value::Container(Kind::Array)) => {
                 self.reject_item();
@@ -138,6 +139,12 @@ impl Fields {
     fn set_presence(&mut self, presence: Presence) {
         if let Some(slot) = self.presence.get_mut(self.slot) {
             *slot = presence;
+        }
+    }
+
+    fn set_cap(&mut self, rank: usize, cap: Option<u64>) {
+        if let Some(slot) = self.caps.get_mut(rank) {
+            *slot = cap;
         }
     }
 
@@ -311,10 +318,8 @@ impl<F: FnMut(PromptPart<'_>)> Sink for Walk<'_, F> {
             self.fields.end_model(span.end, None);
         } else if role == Role::Stream {
             self.fields.stream = text == b"true";
-        } else if let Role::Cap(rank) = role
-            && let Some(cap) = self.fields.caps.get_mut(rank)
-        {
-            *cap = integer(text);
+        } else if let Role::Cap(rank) = role {
+            self.fields.set_cap(rank, integer(text));
         }
         self.fields.next_role();
     }

@@ -326,17 +326,24 @@ enum Escape {
     },
 }
 
-/// A non-negative integral number, also as `1.0` or `1e3`.
+/// A non-negative integral number, also as `1.0` or `1e3`; absent above what is exact.
 pub(super) fn integer(text: &[u8]) -> Option<u64> {
-    if text.iter().all(u8::is_ascii_digit) {
-        return text.iter().try_fold(0_u64, |number, digit| {
-            number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        });
+    let mut number = 0_u64;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return whole(text);
+        }
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
     }
+    Some(number)
+}
+
+/// A float that is a natural number; above 2^53 that cannot be told.
+fn whole(text: &[u8]) -> Option<u64> {
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    // Above 2^53 a fraction cannot be told any more.
     let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
-    whole.then(|| format!("{number:.0}").parse().ok())?
+    whole.then(|| format!("{:.0}", number.abs()).parse().ok())?
 }
 
 fn check_scalar(text: &[u8], span: &Range<usize>) -> Result<(), Fault> {
@@ -345,8 +352,8 @@ fn check_scalar(text: &[u8], span: &Range<usize>) -> Result<(), Fault> {
             && text.iter().any(u8::is_ascii_digit)
     };
     match text {
+        _ if text.iter().all(u8::is_ascii_digit) || number(text) => Ok(()),
         b"true" | b"false" | b"null" => Ok(()),
-        _ if number(text) => Ok(()),
         _ => Err(Fault::Syntax(span.start)),
     }
 }

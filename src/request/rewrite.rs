@@ -15,7 +15,7 @@ impl Parsed {
         }
     }
 
-    fn model_spans(&self) -> &[Range<usize>] {
+    pub(super) fn model_spans(&self) -> &[Range<usize>] {
         self.model.as_ref().map_or(&self.stray, |model| &model.spans)
     }
 }

@@ -132,16 +132,17 @@ pub(super) fn top(api: Api, key: &[u8]) -> Role {
         | (Api::Responses | Api::VertexRaw, b"max_output_tokens") => Role::Cap(0),
         (Api::ChatCompletions | Api::VertexChat, b"max_tokens") => Role::Cap(1),
         (Api::Responses | Api::VertexRaw, b"input") | (Api::Conversations, b"items") => Role::Input,
-        (Api::Responses | Api::VertexRaw, b"prompt") => Role::Unread,
-        (Api::ImagesGenerations, b"prompt") | (_, b"prompt_embeds" | b"input_embeds") => {
-            Role::Unread
-        }
+        (Api::ImagesGenerations | Api::Responses | Api::VertexRaw, b"prompt")
+        | (Api::Completions, b"prompt_embeds")
+        | (Api::SglangGenerate, b"input_embeds") => Role::Unread,
         (Api::Completions, b"prompt")
         | (Api::Embeddings, b"input")
         | (Api::VllmGenerate, b"token_ids")
         | (Api::SglangGenerate, b"input_ids" | b"text") => Role::Batch,
         (Api::VllmGenerate, b"features") => Role::Features,
-        (_, b"messages") => Role::Messages,
+        (Api::ChatCompletions | Api::VertexChat | Api::Messages | Api::Embeddings, b"messages") => {
+            Role::Messages
+        }
         (_, b"system" | b"instructions") => Role::Prose,
         (_, b"tools" | b"functions" | b"documents") => Role::Raw,
         _ => Role::Skip,

@@ -64,7 +64,7 @@ impl Scan {
     /// What the beginning of a body says, of which the rest will not be seen. Never fails.
     pub fn finish_truncated(self) -> Parsed {
         match self.body {
-            Body::Json(document) if document.fault.is_none() => document.parsed(),
+            Body::Json(document) if document.begun() => document.parsed(),
             Body::Framed(framed) => framed.finish().unwrap_or_else(|_| unread(self.api)),
             Body::Json(_) | Body::Unread => unread(self.api),
         }
@@ -119,6 +119,11 @@ impl Document {
             Some(error) => Err(error),
             None => Ok(self.parsed()),
         }
+    }
+
+    /// Whether a JSON object has begun, and is one so far.
+    fn begun(&self) -> bool {
+        self.fault.is_none() && self.fields.insert_at.is_some()
     }
 
     fn parsed(self) -> Parsed {

@@ -93,7 +93,7 @@ impl Events {
         let blank = end.get(newline(end)..)?;
         let after = blank.get(newline(blank)..).filter(|after| after.len() < blank.len())?;
         let start = at + rest.len() - end.len() - document.len();
-        if document.trim_ascii() != TERMINATOR {
+        if !document.is_empty() && !terminates(document) {
             if sink.wants(document) {
                 sink.begin();
                 // A fault ends the reading of this event, nothing else.
@@ -144,7 +144,7 @@ impl Events {
     fn end_data(&mut self, at: usize, sink: &mut impl EventSink) {
         if self.reading != Reading::Idle && !self.counted {
             self.counted = true;
-            if self.head.trim_ascii() != TERMINATOR {
+            if !terminates(&self.head) {
                 sink.passed();
             }
         }
@@ -196,6 +196,11 @@ enum Reading {
     Document,
     /// It is no JSON.
     Broken,
+}
+
+/// Whether data that begins like this is the terminator.
+fn terminates(data: &[u8]) -> bool {
+    data.get(..HEAD).unwrap_or(data).trim_ascii() == TERMINATOR
 }
 
 /// Length of the line end with which `bytes` begins.
