@@ -37,7 +37,7 @@ pub use self::{
 pub(crate) type Spans = SmallVec<[Range<usize>; 1]>;
 
 /// What one request body says.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Parsed {
     /// The API, guessed from the body when no path was seen.
     pub api: Api,
@@ -60,6 +60,20 @@ pub struct Parsed {
     pub reading: Reading,
     /// Values of `model` that are no model name but stand where a server looks for one.
     stray: Spans,
+}
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parsed")
+            .field("api", &self.api)
+            .field("model", &self.model)
+            .field("stream", &self.stream)
+            .field("output_cap", &self.output_cap)
+            .field("prompt_tokens", &self.prompt_tokens)
+            .field("complete", &self.complete)
+            .field("reading", &self.reading)
+            .finish_non_exhaustive()
+    }
 }
 
 /// Whether a body was read.

@@ -34,7 +34,7 @@ enum Value {
 }
 
 /// What was found in a body so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Fields {
     pub(super) api: Option<Api>,
     guessed: bool,

@@ -12,7 +12,7 @@ const HEAD: usize = 5;
 const MAX_MESSAGE: usize = 4 << 20;
 
 /// What came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) enum Frame<'a> {
     /// A whole message, unpacked.
     Message(&'a [u8]),
@@ -23,7 +23,7 @@ pub(super) enum Frame<'a> {
 }
 
 /// The state between two pieces; holds at most one cut message.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Frames {
     head: SmallVec<[u8; HEAD]>,
     message: Vec<u8>,

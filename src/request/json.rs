@@ -50,7 +50,7 @@ pub(super) enum Fault {
 }
 
 /// The state between two pieces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Lexer {
     state: State,
     escape: Escape,

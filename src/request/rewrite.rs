@@ -49,7 +49,6 @@ pub(super) fn quoted(name: &str) -> Bytes {
 }
 
 /// Pieces of a body, taken from the front.
-#[derive(Debug)]
 pub(super) struct Source<'a> {
     current: Bytes,
     rest: slice::Iter<'a, Bytes>,

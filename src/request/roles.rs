@@ -155,9 +155,10 @@ pub(super) fn guess(known: Option<Api>, key: &[u8]) -> Option<Api> {
         (None, b"messages") => Some(Api::ChatCompletions),
         (None, b"prompt") => Some(Api::Completions),
         (None, b"input") => Some(Api::Embeddings),
-        (_, b"instructions" | b"max_output_tokens" | b"previous_response_id") => {
-            Some(Api::Responses)
-        }
+        (
+            None | Some(Api::Embeddings),
+            b"instructions" | b"max_output_tokens" | b"previous_response_id",
+        ) => Some(Api::Responses),
         _ => known,
     }
 }

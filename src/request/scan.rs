@@ -1,5 +1,7 @@
 //! Reads one request body as it arrives.
 
+use std::fmt;
+
 use super::{
     Api, BodyError, Parsed, PromptPart, Reading,
     fields::{Fields, Walk},
@@ -11,7 +13,6 @@ use super::{
 /// One request body as it arrives. Holds no piece of it, except a gRPC message that is cut.
 ///
 /// Feed every piece in order, then [`finish`](Self::finish).
-#[derive(Debug)]
 pub struct Scan {
     api: Option<Api>,
     length: usize,
@@ -71,7 +72,13 @@ impl Scan {
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { api, length, body: _ } = self;
+        f.debug_struct("Scan").field("api", api).field("length", length).finish_non_exhaustive()
+    }
+}
+
 enum Body {
     Unread,
     Json(Box<Document>),
@@ -79,7 +86,6 @@ enum Body {
 }
 
 /// A JSON body.
-#[derive(Debug)]
 struct Document {
     lexer: Lexer,
     fields: Fields,
@@ -148,7 +154,6 @@ impl Document {
 }
 
 /// A body of gRPC frames. Only the first is read.
-#[derive(Debug)]
 struct Framed {
     api: Api,
     frames: Frames,
@@ -189,9 +194,9 @@ fn read(
     }
     let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
     let mut document = Document::new(Some(api));
-    document.feed(0, &body, prompt);
+    document.feed(0, &body.data, prompt);
     // Offsets are those of the inner document: nothing can be spliced.
-    Ok(Parsed { insert_at: None, ..document.finish(body.len())? })
+    Ok(Parsed { insert_at: None, ..document.finish(body.data.len())? })
 }
 
 fn unread(api: Option<Api>) -> Parsed {

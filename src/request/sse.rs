@@ -21,15 +21,15 @@ pub(super) trait EventSink: Sink {
         true
     }
 
-    /// A document begins; one that was cut off is given up.
-    fn begin(&mut self);
+    /// A document begins, or one is given up in the midst.
+    fn reset(&mut self);
 
     /// An event with data that is not the terminator has passed, or its first line.
     fn passed(&mut self) {}
 }
 
 /// The state between two pieces.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Events {
     line: Line,
     /// The last byte was a CR: a LF next belongs to it.
@@ -95,9 +95,11 @@ impl Events {
         let start = at + rest.len() - end.len() - document.len();
         if !document.is_empty() && !terminates(document) {
             if sink.wants(document) {
-                sink.begin();
-                // A fault ends the reading of this event, nothing else.
-                Lexer::default().feed(start, document, sink).ok();
+                let mut lexer = Lexer::default();
+                sink.reset();
+                if lexer.feed(start, document, sink).is_err() || !lexer.done() {
+                    sink.reset();
+                }
             }
             sink.passed();
         }
@@ -129,7 +131,7 @@ impl Events {
         }
         let over = self.reading == Reading::Broken || self.lexer.done();
         if self.reading == Reading::Idle || self.line == Line::Fresh && over {
-            sink.begin();
+            sink.reset();
             self.lexer = Lexer::default();
             self.reading = Reading::Document;
             self.counted = false;
@@ -156,6 +158,7 @@ impl Events {
     fn lex(&mut self, at: usize, part: &[u8], sink: &mut impl EventSink) {
         if self.reading == Reading::Document && self.lexer.feed(at, part, sink).is_err() {
             self.reading = Reading::Broken;
+            sink.reset();
         }
     }
 

@@ -1,6 +1,6 @@
 //! Token usage and timing marks from an answer as it passes. Nothing of the answer is held back or kept.
 
-use std::{ops::Range, sync::LazyLock};
+use std::{fmt, ops::Range, sync::LazyLock};
 
 use memchr::memmem::Finder;
 use smallvec::SmallVec;
@@ -59,10 +59,8 @@ pub struct Seen {
 }
 
 /// Reads an answer as it passes.
-#[derive(Debug)]
 pub struct AnswerReader {
     api: Api,
-    length: usize,
     body: Body,
     fields: Fields,
 }
@@ -73,22 +71,22 @@ impl AnswerReader {
     pub fn new(api: Api, content_type: &[u8]) -> Self {
         let body = match Format::of(content_type) {
             _ if api.skips_response() || api == Api::Passthrough => Body::Unread,
-            Format::Json => Body::Json(Lexer::default()),
-            Format::Events => Body::Events(Box::default()),
-            Format::Grpc if matches!(api, Api::VllmGrpcGenerate | Api::VllmGrpcEmbed) => {
-                Body::Frames(Frames::default())
+            Format::Grpc if matches!(api, Api::VertexChat | Api::VertexRaw) => {
+                Body::Wrapped(Frames::default(), None)
             }
+            Format::Grpc if api.framed() => Body::Frames(Frames::default()),
+            format @ (Format::Json | Format::Events) => Body::Text(Text::new(format)),
             Format::Grpc | Format::Other => Body::Unread,
         };
-        Self { api, length: 0, body, fields: Fields::new(api) }
+        Self { api, body, fields: Fields::new(api) }
     }
 
     /// Whether the answer comes as events whose times mean something.
     pub fn streaming(&self) -> bool {
-        match self.body {
-            Body::Events(_) => true,
+        match &self.body {
+            Body::Text(Text::Events(..)) | Body::Wrapped(_, Some(Text::Events(..))) => true,
             Body::Frames(_) => self.api == Api::VllmGrpcGenerate,
-            Body::Json(_) | Body::Unread => false,
+            Body::Text(_) | Body::Wrapped(..) | Body::Unread => false,
         }
     }
 
@@ -98,16 +96,16 @@ impl AnswerReader {
         fields.seen = Seen::default();
         match &mut self.body {
             Body::Unread => {}
-            Body::Json(lexer) => {
-                if lexer.feed(self.length, piece, fields).is_err() {
-                    self.body = Body::Unread;
-                }
-                return Seen::default();
-            }
-            Body::Events(events) => events.feed(self.length, piece, fields),
+            Body::Text(text) => text.feed(piece, fields),
             Body::Frames(frames) => frames.feed(piece, &mut |frame| fields.frame(self.api, frame)),
+            Body::Wrapped(frames, text) => frames.feed(piece, &mut |frame| {
+                let Frame::Message(message) = frame else { return };
+                let Some(body) = vllm_grpc::http_body(message) else { return };
+                let format = Format::of(body.content_type.as_bytes());
+                let text = text.get_or_insert_with(|| Text::new(format));
+                text.feed(&body.data, fields);
+            }),
         }
-        self.length += piece.len();
         fields.seen
     }
 
@@ -117,12 +115,52 @@ impl AnswerReader {
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for AnswerReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerReader")
+            .field("api", &self.api)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}
+
 enum Body {
     Unread,
-    Json(Lexer),
-    Events(Box<Events>),
+    Text(Text),
     Frames(Frames),
+    /// Frames that carry the pieces of a text.
+    Wrapped(Frames, Option<Text>),
+}
+
+/// What is made of JSON.
+enum Text {
+    Json(Box<Lexer>),
+    Events(Box<Events>),
+    /// Neither, or no longer.
+    Dead,
+}
+
+impl Text {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Json => Self::Json(Box::default()),
+            Format::Events => Self::Events(Box::default()),
+            Format::Grpc | Format::Other => Self::Dead,
+        }
+    }
+
+    /// Reads the next piece. Where it stands is of no interest.
+    fn feed(&mut self, piece: &[u8], fields: &mut Fields) {
+        match self {
+            Self::Json(lexer) => {
+                if lexer.feed(0, piece, fields).is_err() {
+                    *self = Self::Dead;
+                }
+            }
+            Self::Events(events) => events.feed(0, piece, fields),
+            Self::Dead => {}
+        }
+    }
 }
 
 /// The format of a body by its content type.
@@ -238,7 +276,6 @@ impl Role {
 }
 
 /// What was found so far.
-#[derive(Debug)]
 struct Fields {
     finder: &'static Finder<'static>,
     /// Roles of the open containers; at most as many as the lexer's depth.
@@ -313,7 +350,7 @@ impl EventSink for Fields {
         !self.content || self.finder.find(document).is_some()
     }
 
-    fn begin(&mut self) {
+    fn reset(&mut self) {
         self.stack.clear();
         self.role = Role::Top;
     }

@@ -87,6 +87,19 @@ fn undecided_value_is_given_with_the_last_piece() {
 }
 
 #[test]
+fn broken_value_holds_nothing_back() {
+    for answer in
+        ["data: {\"model\":\"t\\x\n", "data: {\"model\":\"t\n\n", "data: {\"model\":\"t\\u0\n"]
+    {
+        let mut restorer = ModelRestorer::new("tt", "n", SSE);
+        let mut out = Vec::new();
+        restorer.push(Bytes::from(answer), false, &mut out);
+        restorer.push(Bytes::from_static(b": comment\n"), false, &mut out);
+        assert_eq!(out.concat(), format!("{answer}: comment\n").as_bytes());
+    }
+}
+
+#[test]
 fn unchanged_pieces_stay_slices() {
     let piece = Bytes::from_static(br#"{"choices":[]}"#);
     let mut out = Vec::new();
@@ -102,7 +115,7 @@ proptest! {
     fn pieces_of_answers_are_restored_alike_however_cut(
         parts in prop::collection::vec(prop_oneof![
             Just("data: "), Just("\n"), Just("\n\n"), Just("\r"), Just("{\"model\":\"t\"}"), Just("{\"message\":"),
-            Just("\"model\""), Just(":"), Just("\"t\""), Just("}"), Just(","), Just("["), Just("\\ud83d"),
+            Just("\"model\""), Just(":"), Just("\"t\""), Just("}"), Just(","), Just("["), Just("\\ud83d"), Just("\\x"), Just("\\u0"), Just("\"t"),
         ], 0..30),
         piece in 1_usize..9,
         content_type in prop::sample::select(vec![SSE, JSON]),

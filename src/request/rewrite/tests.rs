@@ -6,7 +6,9 @@ fn rewritten(body: &str, cut: usize, name: &str) -> String {
     let body = Bytes::copy_from_slice(body.as_bytes());
     let mut pieces = vec![body.slice(..cut), body.slice(cut..)];
     let mut scan = Scan::new(Some(Api::ModelOnly));
-    pieces.iter().for_each(|piece| scan.feed(piece, &mut |_| ()));
+    for piece in &pieces {
+        scan.feed(piece, &mut |_| ());
+    }
     let parsed = scan.finish().unwrap();
     pieces.insert(1, Bytes::new());
     let (out, length) = rewrite(&pieces, &parsed, name);
@@ -39,7 +41,7 @@ fn unchanged_bytes_stay_where_they_are() {
     let body = Bytes::from_static(br#"{"model":"m","prompt":"a long one"}"#);
     let mut scan = Scan::new(Some(Api::Completions));
     scan.feed(&body, &mut |_| ());
-    let (out, _) = rewrite(std::slice::from_ref(&body), &scan.finish().unwrap(), "new");
+    let (out, _) = rewrite(slice::from_ref(&body), &scan.finish().unwrap(), "new");
     assert_eq!(out.len(), 3);
     assert_eq!(out[2].as_ptr(), body[12..].as_ptr());
 }

@@ -19,6 +19,14 @@ struct Generate {
     sampling: Option<Sampling>,
     #[prost(bool, tag = "5")]
     stream: bool,
+    #[prost(message, optional, tag = "7")]
+    media: Option<Multimodal>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Multimodal {
+    #[prost(string, repeated, tag = "6")]
+    hashes: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -57,7 +65,8 @@ fn packed(message: &[u8]) -> Vec<u8> {
 fn tokens() -> Vec<u8> {
     let sampling = Some(Sampling { max_tokens: Some(0) });
     let tokenized = Some(Tokenized { text: "secret".into(), ids: vec![7, 300, 70_000] });
-    Generate { id: "r".into(), tokenized, sampling, stream: true, text: None }.encode_to_vec()
+    Generate { id: "r".into(), tokenized, sampling, stream: true, text: None, media: None }
+        .encode_to_vec()
 }
 
 fn read(api: Api, body: &[u8]) -> (Result<Parsed, BodyError>, String) {
@@ -87,6 +96,20 @@ fn frame_may_be_cut_anywhere_and_packed() {
         }
         assert_eq!(scan_pieces(Some(Api::VllmGrpcGenerate), body.chunks(1)), whole);
     }
+}
+
+#[test]
+fn media_hashes_tell_prompts_apart() {
+    let prompt = |hash: &str| {
+        let media = Some(Multimodal { hashes: vec![hash.into()] });
+        let tokenized = Some(Tokenized { text: String::new(), ids: vec![9] });
+        let message = Generate { tokenized, media, ..Generate::default() }.encode_to_vec();
+        let (parsed, prompt) = read(Api::VllmGrpcGenerate, &frame(0, &message));
+        assert_eq!(parsed.unwrap().prompt_tokens, 1);
+        prompt
+    };
+    assert_eq!(prompt("a"), prompt("a"));
+    assert_ne!(prompt("a"), prompt("b"));
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! The scan against a slow reference, on bodies of any form, cut anywhere.
 
+use std::fmt::Write;
+
 use bytes::Bytes;
 use proptest::prelude::*;
 use serde_json::{Map, Value};
@@ -70,7 +72,7 @@ fn members() -> impl Strategy<Value = Vec<(String, Value)>> {
 }
 
 /// Writes strings with many escapes and white space where it may stand, as `dice` falls.
-fn write(out: &mut String, value: &Value, dice: &mut impl Iterator<Item = u8>) {
+fn write_value(out: &mut String, value: &Value, dice: &mut impl Iterator<Item = u8>) {
     let space = |dice: &mut dyn Iterator<Item = u8>| match dice.next() {
         Some(0..40) => " ",
         Some(40..60) => "\r\n\t",
@@ -83,9 +85,10 @@ fn write(out: &mut String, value: &Value, dice: &mut impl Iterator<Item = u8>) {
             out.push('[');
             for (i, item) in items.iter().enumerate() {
                 out.push_str(if i > 0 { "," } else { "" });
-                write(out, item, dice);
+                write_value(out, item, dice);
             }
-            out.push_str(&format!("{}]", space(dice)));
+            out.push_str(space(dice));
+            out.push(']');
         }
         Value::Object(members) => write_members(out, members.iter(), dice),
         Value::Null | Value::Bool(_) | Value::Number(_) => out.push_str(&value.to_string()),
@@ -103,7 +106,7 @@ fn write_members<'a>(
         out.push_str(if i > 0 { ", " } else { "" });
         write_string(out, key, dice);
         out.push(':');
-        write(out, value, dice);
+        write_value(out, value, dice);
     }
     out.push('}');
 }
@@ -112,7 +115,7 @@ fn write_string(out: &mut String, text: &str, dice: &mut impl Iterator<Item = u8
     if dice.next().is_some_and(|dice| dice < 60) {
         out.push('"');
         for unit in text.encode_utf16() {
-            out.push_str(&format!("\\u{unit:04X}"));
+            write!(out, "\\u{unit:04X}").unwrap();
         }
         out.push('"');
     } else {
@@ -141,7 +144,7 @@ fn reference(text: &str) -> (Option<String>, bool, Option<u64>, Option<String>) 
     let string = |key: &str| body.get(key).and_then(Value::as_str).map(str::to_owned);
     let cap = body.get("max_tokens").and_then(|cap| {
         let float = cap.as_f64().filter(|cap| cap.fract() == 0.0 && *cap >= 0.0 && *cap < 9e15);
-        cap.as_u64().or(float.map(|cap| format!("{:.0}", cap.abs()).parse().unwrap()))
+        cap.as_u64().or_else(|| float.map(|cap| format!("{:.0}", cap.abs()).parse().unwrap()))
     });
     let model = string("model").filter(|model| (1..=4096).contains(&model.len()));
     (model, body.get("stream") == Some(&Value::Bool(true)), cap, string("prompt"))
@@ -169,7 +172,7 @@ proptest! {
             prop_assert!(String::from_utf8(seen).unwrap().contains(&prompt));
         }
         for span in parsed.model.iter().flat_map(|model| &model.spans) {
-            serde_json::from_str::<Value>(&text[span.clone()]).unwrap();
+            serde_json::from_str::<Value>(text.get(span.clone()).unwrap()).unwrap();
         }
     }
 
@@ -213,7 +216,9 @@ proptest! {
         let mut scan = Scan::new(Some(Api::Conversations));
         let pieces: Vec<Bytes> =
             cut(text.as_bytes(), &places).into_iter().map(Bytes::copy_from_slice).collect();
-        pieces.iter().for_each(|piece| scan.feed(piece, &mut |_| ()));
+        for piece in &pieces {
+            scan.feed(piece, &mut |_| ());
+        }
         let parsed = scan.finish().unwrap();
         let (out, length) = rewrite(&pieces, &parsed, &name);
         let out = String::from_utf8(out.concat()).unwrap();
@@ -224,8 +229,9 @@ proptest! {
         let quoted = Value::from(&*name).to_string();
         let mut back = out;
         for span in parsed.model_spans() {
-            prop_assert_eq!(&back[span.start..span.start + quoted.len()], &quoted);
-            back.replace_range(span.start..span.start + quoted.len(), &text[span.clone()]);
+            let new = span.start..span.start + quoted.len();
+            prop_assert_eq!(back.get(new.clone()), Some(&*quoted));
+            back.replace_range(new, text.get(span.clone()).unwrap());
         }
         if parsed.model_spans().is_empty() {
             let inserted = format!("\"model\":{quoted}").len();

@@ -1,9 +1,10 @@
 //! Usage and timing marks, from answers cut at every place.
 
 use proptest::prelude::*;
-use prost::Message;
 
 use super::*;
+
+mod framed;
 
 const SSE: &[u8] = b"text/event-stream; charset=utf-8";
 const JSON: &[u8] = b"application/json";
@@ -39,8 +40,8 @@ fn read_cut(api: Api, content_type: &[u8], answer: &str) -> (Option<Usage>, u32)
     (usage, events)
 }
 
-fn usage(prompt: u64, completion: u64, total: u64, cached: Option<u64>) -> Option<Usage> {
-    Some(Usage { prompt, completion, total, cached })
+fn usage(prompt: u64, completion: u64, total: u64, cached: Option<u64>) -> Usage {
+    Usage { prompt, completion, total, cached }
 }
 
 fn json(answer: &str) -> Option<Usage> {
@@ -50,7 +51,7 @@ fn json(answer: &str) -> Option<Usage> {
 #[test]
 fn recorded_stream_gives_usage_and_events() {
     let (found, events) = read_cut(Api::ChatCompletions, SSE, RECORDED);
-    assert_eq!((found, events), (usage(544, 5, 549, None), 7));
+    assert_eq!((found, events), (Some(usage(544, 5, 549, None)), 7));
     for end in ["\r\n", "\r"] {
         let answer = RECORDED.replace('\n', end).replace("data: ", "data:");
         assert_eq!(read_cut(Api::ChatCompletions, SSE, &answer), (found, events));
@@ -102,18 +103,21 @@ fn content_is_known_in_every_form() {
 fn json_answers_give_usage_in_every_dialect() {
     let openai = r#"{"choices":[{"usage":{"prompt_tokens":9}}],"usage":{"prompt_tokens":7,"total_tokens":18,
         "completion_tokens":10,"prompt_tokens_details":{"cached_tokens":4}}}"#;
-    assert_eq!(json(openai), usage(7, 10, 18, Some(4)));
+    assert_eq!(json(openai), Some(usage(7, 10, 18, Some(4))));
     let responses = r#"{"usage":{"input_tokens":7,"output_tokens":"10","input_tokens_details":{"cached_tokens":3},
         "prompt_tokens_details":{"cached_tokens":4},"total_tokens":null}}"#;
-    assert_eq!(json(responses), usage(7, 10, 17, Some(3)));
+    assert_eq!(json(responses), Some(usage(7, 10, 17, Some(3))));
     let anthropic =
         r#"{"usage":{"input_tokens":7,"output_tokens":10,"cache_read_input_tokens":2}}"#;
-    assert_eq!(json(anthropic), usage(7, 10, 17, Some(2)));
+    assert_eq!(json(anthropic), Some(usage(7, 10, 17, Some(2))));
     let sglang =
         r#"{"text":"x","meta_info":{"prompt_tokens":7,"completion_tokens":1,"cached_tokens":5}}"#;
-    assert_eq!(json(sglang), usage(7, 1, 8, Some(5)));
-    assert_eq!(json(r#"{"usage":{"prompt_tokens":7,"total_tokens":7}}"#), usage(7, 0, 7, None));
-    assert_eq!(json(r#"{"usage":{"total_tokens":56}}"#), usage(0, 0, 56, None));
+    assert_eq!(json(sglang), Some(usage(7, 1, 8, Some(5))));
+    assert_eq!(
+        json(r#"{"usage":{"prompt_tokens":7,"total_tokens":7}}"#),
+        Some(usage(7, 0, 7, None))
+    );
+    assert_eq!(json(r#"{"usage":{"total_tokens":56}}"#), Some(usage(0, 0, 56, None)));
 }
 
 #[test]
@@ -137,7 +141,7 @@ fn answers_without_usage_have_none() {
 fn halves_from_several_events_are_merged() {
     let answer = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\
         \"cache_read_input_tokens\":5}}}\n\n: ping\n\nevent: message_delta\ndata: {\"usage\":{\"output_tokens\":15}}\n\n";
-    assert_eq!(read_cut(Api::Messages, SSE, answer), (usage(25, 15, 40, Some(5)), 2));
+    assert_eq!(read_cut(Api::Messages, SSE, answer), (Some(usage(25, 15, 40, Some(5))), 2));
 }
 
 #[test]
@@ -149,7 +153,7 @@ fn last_of_continuous_usage_counts() {
         ) + "\n\n"
     };
     let answer: String = (1..=4).map(event).collect();
-    assert_eq!(read_cut(Api::ChatCompletions, SSE, &answer), (usage(7, 4, 11, None), 4));
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, &answer), (Some(usage(7, 4, 11, None)), 4));
 }
 
 #[test]
@@ -158,7 +162,7 @@ fn responses_stream_has_usage_in_its_last_event() {
         let answer = format!(
             "data: {{\"type\":\"response.{end}\",\"response\":{{\"usage\":{{\"input_tokens\":3,\"output_tokens\":4}}}}}}\n\n"
         );
-        assert_eq!(read_cut(Api::Responses, SSE, &answer), (usage(3, 4, 7, None), 1));
+        assert_eq!(read_cut(Api::Responses, SSE, &answer), (Some(usage(3, 4, 7, None)), 1));
     }
 }
 
@@ -172,19 +176,19 @@ fn sglang_counts_once_finished() {
     let running = event(1, "null");
     assert_eq!(read_cut(Api::SglangGenerate, SSE, &running).0, None);
     let answer = running + &event(2, r#"{"type":"length"}"#);
-    assert_eq!(read_cut(Api::SglangGenerate, SSE, &answer), (usage(7, 2, 9, None), 2));
+    assert_eq!(read_cut(Api::SglangGenerate, SSE, &answer), (Some(usage(7, 2, 9, None)), 2));
 }
 
 #[test]
 fn events_may_span_lines_or_lack_their_blank_line() {
     let spread =
         "data: {\"usage\":\ndata: {\"prompt_tokens\": 7,\ndata:\"completion_tokens\":1}}\n\n";
-    assert_eq!(read_cut(Api::ChatCompletions, SSE, spread), (usage(7, 1, 8, None), 1));
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, spread), (Some(usage(7, 1, 8, None)), 1));
     let joined = "data: {}\ndata: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":10,\"total_tokens\":17}}\n\
         data: [DONE]\n";
-    assert_eq!(read_cut(Api::ChatCompletions, SSE, joined), (usage(7, 10, 17, None), 2));
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, joined), (Some(usage(7, 10, 17, None)), 2));
     let unended = "data: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":1}}";
-    assert_eq!(read_cut(Api::ChatCompletions, SSE, unended).0, usage(7, 1, 8, None));
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, unended).0, Some(usage(7, 1, 8, None)));
 }
 
 #[test]
@@ -194,59 +198,7 @@ fn events_of_any_size_are_read() {
         "data: {{\"pad\":\"{pad}\",\"usage\":{{\"prompt_tokens\":7,\"completion_tokens\":1}}}}\n\n"
     );
     let pieces = answer.as_bytes().chunks(1000);
-    assert_eq!(read(Api::ChatCompletions, SSE, pieces), (usage(7, 1, 8, None), 1, 0));
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Response {
-    #[prost(message, tag = "1")]
-    chunk: Option<Counts>,
-    #[prost(message, tag = "2")]
-    complete: Option<Complete>,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Counts {
-    #[prost(uint32, repeated, tag = "1")]
-    ids: Vec<u32>,
-    #[prost(uint32, tag = "2")]
-    prompt: u32,
-    #[prost(uint32, tag = "3")]
-    completion: u32,
-    #[prost(uint32, tag = "4")]
-    cached: u32,
-}
-
-#[derive(Clone, PartialEq, Message)]
-struct Complete {
-    #[prost(string, tag = "2")]
-    reason: String,
-    #[prost(uint32, tag = "3")]
-    prompt: u32,
-    #[prost(uint32, tag = "4")]
-    completion: u32,
-    #[prost(uint32, tag = "5")]
-    cached: u32,
-}
-
-#[test]
-fn grpc_frames_give_usage_wherever_they_are_cut() {
-    let chunk = Counts { ids: vec![4], prompt: 7, completion: 1, cached: 2 };
-    let complete = Complete { reason: "stop".into(), prompt: 7, completion: 9, cached: 2 };
-    let messages = [
-        Response { chunk: Some(chunk), complete: None },
-        Response { chunk: None, complete: Some(complete) },
-    ];
-    let answer: Vec<u8> = messages
-        .iter()
-        .map(Message::encode_to_vec)
-        .flat_map(|message| [&[0, 0, 0, 0, message.len() as u8], &message[..]].concat())
-        .collect();
-    for cut in 0..=answer.len() {
-        let (head, tail) = answer.split_at(cut);
-        let (found, events, _) = read(Api::VllmGrpcGenerate, b"application/grpc", [head, tail]);
-        assert_eq!((found, events), (usage(7, 9, 16, Some(2)), 2), "{cut}");
-    }
+    assert_eq!(read(Api::ChatCompletions, SSE, pieces), (Some(usage(7, 1, 8, None)), 1, 0));
 }
 
 proptest! {
