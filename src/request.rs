@@ -15,6 +15,7 @@ mod json;
 mod media;
 mod restore;
 mod rewrite;
+mod roles;
 mod scan;
 mod sse;
 mod usage;
@@ -36,7 +37,7 @@ pub use self::{
 pub(crate) type Spans = SmallVec<[Range<usize>; 1]>;
 
 /// What one request body says.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Default)]
 pub struct Parsed {
     /// The API, guessed from the body when no path was seen.
     pub api: Api,
@@ -55,11 +56,35 @@ pub struct Parsed {
     pub cache_salt: Option<Box<str>>,
     /// Whether the JSON document or the frame ended. False for truncated bodies and those that are not read.
     pub complete: bool,
-    /// Whether the body could or should not be read (encoded, too deeply nested, an unknown API): forward it and use
-    /// nothing of it, not even its lack of a model.
-    pub opaque: bool,
+    /// Whether the fields above mean anything.
+    pub reading: Reading,
     /// Values of `model` that are no model name but stand where a server looks for one.
     stray: Spans,
+}
+
+impl fmt::Debug for Parsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Parsed")
+            .field("api", &self.api)
+            .field("model", &self.model)
+            .field("stream", &self.stream)
+            .field("output_cap", &self.output_cap)
+            .field("prompt_tokens", &self.prompt_tokens)
+            .field("complete", &self.complete)
+            .field("reading", &self.reading)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Whether a body was read.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Reading {
+    /// It was.
+    Read,
+    /// It could or should not be (encoded, too deeply nested, an API that we do not read): forward it and use nothing
+    /// of it, not even its lack of a model.
+    #[default]
+    Opaque,
 }
 
 /// The model that a body names.

@@ -133,10 +133,12 @@ impl Api {
 
     /// How errors are worded for clients of this API.
     pub fn dialect(self) -> Dialect {
-        match self {
-            Self::Messages | Self::CountTokens => Dialect::Anthropic,
-            api if api.framed() || api == Self::VllmGrpcOther => Dialect::Grpc,
-            _ => Dialect::OpenAi,
+        if matches!(self, Self::Messages | Self::CountTokens) {
+            Dialect::Anthropic
+        } else if self.framed() || self == Self::VllmGrpcOther {
+            Dialect::Grpc
+        } else {
+            Dialect::OpenAi
         }
     }
 

@@ -1,4 +1,4 @@
-//! What the keys of a request body mean, and what was found under them so far.
+//! What was found in a request body so far.
 
 use std::ops::Range;
 
@@ -6,153 +6,15 @@ use smallvec::SmallVec;
 
 use super::{
     Api, BodyError, PromptPart, Spans,
-    json::{Kind, Sink},
+    json::{Kind, Sink, integer},
     media::{Medium, Reference},
+    roles::{Role, guess, required, top},
 };
 
 /// Longest model name and cache salt that are kept.
 const MAX_NAME: usize = 4096;
 /// Most top-level `model` keys of a body that is read.
 const MAX_MODELS: usize = 16;
-
-/// What a value stands for, by the keys that lead to it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) enum Role {
-    /// The document.
-    #[default]
-    Top,
-    /// Of no interest, with all that is in it.
-    Skip,
-    Model,
-    Stream,
-    /// A limit of output tokens; the lower number wins.
-    Cap(usize),
-    Salt,
-    /// `sampling_params`.
-    Sampling,
-    /// Stands in for the prompt but is not read.
-    Unread,
-    /// A list of messages.
-    Messages,
-    /// One of them.
-    Message,
-    /// One prompt or a list of them, each text or token ids.
-    Batch,
-    /// One prompt of a batch, or one token of the only prompt.
-    Item,
-    /// A token of one prompt of a batch.
-    Inner,
-    /// One prompt: text or a list of items.
-    Input,
-    /// Prompt text at any depth, without the names of its keys.
-    Prose,
-    /// JSON that goes into the prompt as it stands.
-    Raw,
-    Media(Medium),
-    /// `features`, or what is in it: hashes of media.
-    Features,
-}
-
-impl Role {
-    /// Whether a value here satisfies the need for a prompt.
-    fn satisfies(self) -> bool {
-        matches!(self, Self::Unread | Self::Messages | Self::Batch | Self::Input)
-    }
-
-    /// The role of a list's elements.
-    fn element(self) -> Self {
-        match self {
-            Self::Messages => Self::Message,
-            Self::Batch => Self::Item,
-            Self::Item => Self::Inner,
-            Self::Input | Self::Prose => Self::Prose,
-            Self::Features => Self::Media(Medium::Hash),
-            Self::Media(medium) => Self::Media(medium),
-            _ => Self::Skip,
-        }
-    }
-
-    /// The role of an object's member below the top.
-    fn member(self, key: &[u8]) -> Self {
-        match (self, key) {
-            (Self::Sampling, b"max_tokens" | b"max_new_tokens") => Self::Cap(0),
-            (Self::Media(medium), b"url" | b"data" | b"file_id") => Self::Media(medium),
-            (Self::Features, b"mm_hashes") => Self::Features,
-            (Self::Features, b"mm_placeholders" | b"kwargs_data") => Self::Skip,
-            (Self::Features, _) => Self::Features,
-            (Self::Message | Self::Prose | Self::Item | Self::Batch | Self::Input, _) => prose(key),
-            _ => Self::Skip,
-        }
-    }
-}
-
-/// The member of a message or content block.
-fn prose(key: &[u8]) -> Role {
-    match key {
-        b"image_url" | b"image" | b"source" | b"file_data" => Role::Media(Medium::Image),
-        b"video_url" | b"video" => Role::Media(Medium::Video),
-        b"input_audio" | b"audio_url" | b"audio" => Role::Media(Medium::Audio),
-        b"input" => Role::Raw,
-        b"type" | b"id" | b"call_id" | b"tool_call_id" | b"tool_use_id" | b"status" | b"detail"
-        | b"format" | b"media_type" | b"cache_control" | b"signature" => Role::Skip,
-        _ => Role::Prose,
-    }
-}
-
-/// The field that holds the prompt, where one is required.
-fn required(api: Api) -> Option<&'static str> {
-    match api {
-        Api::ChatCompletions | Api::Messages | Api::VertexChat => Some("messages"),
-        Api::Completions | Api::ImagesGenerations => Some("prompt"),
-        Api::Embeddings | Api::Responses | Api::VertexRaw => Some("input"),
-        Api::VllmGenerate => Some("token_ids"),
-        Api::SglangGenerate => Some("input_ids"),
-        _ => None,
-    }
-}
-
-/// The member of the document.
-fn top(api: Api, key: &[u8]) -> Role {
-    match (api, key) {
-        (Api::SglangGenerate, b"model") => Role::Skip,
-        (_, b"model") => Role::Model,
-        (Api::ModelOnly, _) => Role::Skip,
-        (_, b"stream") => Role::Stream,
-        (Api::SglangGenerate, b"extra_key") | (_, b"cache_salt") => Role::Salt,
-        (Api::VllmGenerate | Api::SglangGenerate, b"sampling_params") => Role::Sampling,
-        (Api::ChatCompletions | Api::VertexChat, b"max_completion_tokens") => Role::Cap(0),
-        (Api::ChatCompletions | Api::VertexChat, b"max_tokens") => Role::Cap(1),
-        (Api::Completions | Api::Messages, b"max_tokens") => Role::Cap(0),
-        (Api::Responses | Api::VertexRaw, b"max_output_tokens") => Role::Cap(0),
-        (Api::Responses | Api::VertexRaw, b"input") | (Api::Conversations, b"items") => Role::Input,
-        (Api::Responses | Api::VertexRaw, b"prompt") => Role::Unread,
-        (Api::ImagesGenerations, b"prompt") | (_, b"prompt_embeds" | b"input_embeds") => {
-            Role::Unread
-        }
-        (Api::Completions, b"prompt")
-        | (Api::Embeddings, b"input")
-        | (Api::VllmGenerate, b"token_ids")
-        | (Api::SglangGenerate, b"input_ids" | b"text") => Role::Batch,
-        (Api::VllmGenerate, b"features") => Role::Features,
-        (_, b"messages") => Role::Messages,
-        (_, b"system" | b"instructions") => Role::Prose,
-        (_, b"tools" | b"functions" | b"documents") => Role::Raw,
-        _ => Role::Skip,
-    }
-}
-
-/// The API of a body without a path, by a key at its top.
-fn guess(known: Option<Api>, key: &[u8]) -> Option<Api> {
-    match (known, key) {
-        (None, b"messages") => Some(Api::ChatCompletions),
-        (None, b"prompt") => Some(Api::Completions),
-        (None, b"input") => Some(Api::Embeddings),
-        (_, b"instructions" | b"max_output_tokens" | b"previous_response_id") => {
-            Some(Api::Responses)
-        }
-        _ => known,
-    }
-}
 
 /// Whether there is a prompt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Default)]
@@ -172,7 +34,7 @@ enum Value {
 }
 
 /// What was found in a body so far.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Fields {
     pub(super) api: Option<Api>,
     guessed: bool,
@@ -191,13 +53,13 @@ pub(super) struct Fields {
     pub(super) spans: Spans,
     /// The last `model`, if it is a string.
     pub(super) model: Option<Box<str>>,
-    pub(super) too_many_models: bool,
     pub(super) salt: Option<Box<str>>,
     pub(super) stream: bool,
     pub(super) caps: [Option<u64>; 2],
-    /// Where the present model value, or the part of raw JSON not yet given, begins.
-    from: usize,
-    raw: bool,
+    /// Where the present model value begins.
+    model_from: usize,
+    /// Where the part of raw JSON that was not yet given begins.
+    raw_from: Option<usize>,
     /// The model or salt as it arrives, one byte more than kept at most.
     name: Vec<u8>,
     reference: Reference,
@@ -258,13 +120,11 @@ impl Fields {
             self.set_presence(Presence::Given);
         }
         match (self.role, value) {
-            (Role::Model, _) => self.from = at,
+            (Role::Model, _) => self.model_from = at,
             (Role::Stream, _) => self.stream = false,
             (Role::Salt, _) => self.salt = None,
-            (Role::Raw, Value::Text | Value::Container(_)) => {
-                self.from = at;
-                self.raw = true;
-            }
+            (Role::Cap(rank), _) => self.set_cap(rank, None),
+            (Role::Raw, Value::Text | Value::Container(_)) => self.raw_from = Some(at),
             (Role::Message, Value::Text | Value::Scalar | Value::Container(Kind::Array)) => {
                 self.reject_item();
             }
@@ -282,6 +142,12 @@ impl Fields {
         }
     }
 
+    fn set_cap(&mut self, rank: usize, cap: Option<u64>) {
+        if let Some(slot) = self.caps.get_mut(rank) {
+            *slot = cap;
+        }
+    }
+
     fn reject_item(&mut self) {
         let field = self.api.and_then(required).unwrap_or("prompt");
         let index = self.items.saturating_sub(1);
@@ -290,11 +156,14 @@ impl Fields {
 
     fn end_model(&mut self, at: usize, name: Option<Box<str>>) {
         self.model = name;
-        if self.spans.len() < MAX_MODELS {
-            self.spans.push(self.from..at);
-        } else {
-            self.too_many_models = true;
+        if !self.too_many_models() {
+            self.spans.push(self.model_from..at);
         }
+    }
+
+    /// Whether `model` stands in more places than are kept.
+    pub(super) fn too_many_models(&self) -> bool {
+        self.spans.len() > MAX_MODELS
     }
 
     fn take_name(&mut self) -> Option<Box<str>> {
@@ -330,17 +199,18 @@ pub(super) struct Walk<'a, F> {
 impl<F: FnMut(PromptPart<'_>)> Walk<'_, F> {
     /// Gives what was seen of raw JSON before the piece ended.
     pub(super) fn end_piece(&mut self) {
-        if self.fields.raw {
-            self.raw(self.base + self.piece.len());
+        let to = self.base + self.piece.len();
+        if self.fields.raw_from.is_some() {
+            self.raw(to);
+            self.fields.raw_from = Some(to);
         }
     }
 
     /// Gives raw JSON up to `to`.
     fn raw(&mut self, to: usize) {
-        let from = self.fields.from.saturating_sub(self.base);
-        let text = self.piece.get(from..to.saturating_sub(self.base)).unwrap_or_default();
-        self.fields.from = to;
-        self.text(text);
+        let Some(from) = self.fields.raw_from.take() else { return };
+        let range = from.saturating_sub(self.base)..to.saturating_sub(self.base);
+        self.text(self.piece.get(range).unwrap_or_default());
     }
 
     fn text(&mut self, text: &[u8]) {
@@ -393,13 +263,11 @@ impl<F: FnMut(PromptPart<'_>)> Sink for Walk<'_, F> {
     }
 
     fn close(&mut self, at: usize) {
-        match self.fields.stack.pop() {
-            Some(Role::Model) => self.fields.end_model(at, None),
-            Some(Role::Raw) => {
-                self.raw(at);
-                self.fields.raw = false;
-            }
-            _ => {}
+        let closed = self.fields.stack.pop();
+        if closed == Some(Role::Model) {
+            self.fields.end_model(at, None);
+        } else if closed == Some(Role::Raw) {
+            self.raw(at);
         }
         self.fields.next_role();
     }
@@ -414,11 +282,12 @@ impl<F: FnMut(PromptPart<'_>)> Sink for Walk<'_, F> {
 
     fn string_part(&mut self, part: &[u8]) {
         let role = self.fields.role;
-        match role {
-            Role::Model | Role::Salt => self.fields.keep_name(part),
-            Role::Media(_) => self.fields.reference.add(part),
-            Role::Batch | Role::Item | Role::Inner | Role::Input | Role::Prose => self.text(part),
-            _ => {}
+        if role.is_text() {
+            self.text(part);
+        } else if matches!(role, Role::Model | Role::Salt) {
+            self.fields.keep_name(part);
+        } else if matches!(role, Role::Media(_)) {
+            self.fields.reference.add(part);
         }
         if role.satisfies() && role != Role::Messages {
             self.fields.set_presence(Presence::Given);
@@ -426,49 +295,32 @@ impl<F: FnMut(PromptPart<'_>)> Sink for Walk<'_, F> {
     }
 
     fn string_close(&mut self, at: usize) {
-        match self.fields.role {
-            Role::Model => {
-                let name = self.fields.take_name();
-                self.fields.end_model(at, name);
-            }
-            Role::Salt => self.fields.salt = self.fields.take_name(),
-            Role::Media(medium) => self.media(medium),
-            Role::Raw => {
-                self.raw(at);
-                self.fields.raw = false;
-            }
-            _ => {}
+        let role = self.fields.role;
+        if role == Role::Model {
+            let name = self.fields.take_name();
+            self.fields.end_model(at, name);
+        } else if role == Role::Salt {
+            self.fields.salt = self.fields.take_name();
+        } else if let Role::Media(medium) = role {
+            self.media(medium);
+        } else if role == Role::Raw {
+            self.raw(at);
         }
         self.fields.next_role();
     }
 
     fn scalar(&mut self, text: &[u8], span: Range<usize>) {
         self.begin(Value::Scalar, span.start);
-        let fields = &mut *self.fields;
-        match fields.role {
-            Role::Model => fields.end_model(span.end, None),
-            Role::Stream => fields.stream = text == b"true",
-            Role::Cap(rank) => {
-                if let Some(cap) = fields.caps.get_mut(rank) {
-                    *cap = integer(text);
-                }
-            }
-            Role::Item | Role::Inner => self.token(text),
-            _ => {}
+        let role = self.fields.role;
+        if matches!(role, Role::Item | Role::Inner) {
+            self.token(text);
+        } else if role == Role::Model {
+            self.fields.end_model(span.end, None);
+        } else if role == Role::Stream {
+            self.fields.stream = text == b"true";
+        } else if let Role::Cap(rank) = role {
+            self.fields.set_cap(rank, integer(text));
         }
         self.fields.next_role();
     }
-}
-
-/// A non-negative integral number, also as `1.0` or `1e3`.
-fn integer(text: &[u8]) -> Option<u64> {
-    if text.iter().all(u8::is_ascii_digit) {
-        return text.iter().try_fold(0_u64, |number, digit| {
-            number.checked_mul(10)?.checked_add(u64::from(digit - b'0'))
-        });
-    }
-    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
-    // Above 2^53 a fraction cannot be told any more.
-    let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
-    whole.then(|| format!("{number:.0}").parse().ok())?
 }

@@ -12,7 +12,7 @@ const HEAD: usize = 5;
 const MAX_MESSAGE: usize = 4 << 20;
 
 /// What came.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub(super) enum Frame<'a> {
     /// A whole message, unpacked.
     Message(&'a [u8]),
@@ -23,7 +23,7 @@ pub(super) enum Frame<'a> {
 }
 
 /// The state between two pieces; holds at most one cut message.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Frames {
     head: SmallVec<[u8; HEAD]>,
     message: Vec<u8>,
@@ -41,20 +41,20 @@ impl Frames {
                 let (head, rest) = split(piece, HEAD - self.head.len());
                 self.head.extend_from_slice(head);
                 piece = rest;
-                if self.head.len() < HEAD || !self.begin(emit) {
-                    continue;
-                }
+                self.begin(emit);
             }
-            let (part, rest) = split(piece, self.left);
-            piece = rest;
-            self.left -= part.len();
-            self.body(part, emit);
+            if self.head.len() == HEAD && self.mode != Mode::Dead {
+                let (part, rest) = split(piece, self.left);
+                piece = rest;
+                self.left -= part.len();
+                self.body(part, emit);
+            }
         }
     }
 
-    /// Looks at a whole head; false if it is none.
-    fn begin(&mut self, emit: &mut impl FnMut(Frame<'_>)) -> bool {
-        let &[flags, a, b, c, d] = self.head.as_slice() else { return false };
+    /// Looks at the head once it is whole.
+    fn begin(&mut self, emit: &mut impl FnMut(Frame<'_>)) {
+        let &[flags, a, b, c, d] = self.head.as_slice() else { return };
         self.left = usize::try_from(u32::from_be_bytes([a, b, c, d])).unwrap_or(usize::MAX);
         self.mode = match flags {
             0 | 1 if self.left > MAX_MESSAGE => Mode::Skip,
@@ -67,7 +67,6 @@ impl Frames {
             Mode::Dead => emit(Frame::Malformed),
             Mode::Plain | Mode::Packed => {}
         }
-        self.mode != Mode::Dead
     }
 
     /// Takes a part of the message, which may be all of it.

@@ -50,7 +50,7 @@ pub(super) enum Fault {
 }
 
 /// The state between two pieces.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Lexer {
     state: State,
     escape: Escape,
@@ -78,7 +78,13 @@ impl Lexer {
             match self.state {
                 State::Key | State::Text => i += self.string(base + i, tail(piece, i), sink)?,
                 State::Scalar => i += self.scalar(base + i, tail(piece, i), sink)?,
-                _ => {
+                State::Value
+                | State::First
+                | State::FirstKey
+                | State::NextKey
+                | State::Colon
+                | State::After
+                | State::Done => {
                     // A scalar's first byte is read again as part of it.
                     self.structure(byte, base + i, sink)?;
                     i += usize::from(self.state != State::Scalar);
@@ -109,9 +115,8 @@ impl Lexer {
                 self.short.clear();
                 State::Key
             }
-            (State::Colon, b':') => State::Value,
             (State::After, b',') if self.in_object() => State::NextKey,
-            (State::After, b',') => State::Value,
+            (State::After, b',') | (State::Colon, b':') => State::Value,
             (State::Value | State::First, b'{') => self.open(Kind::Object, at, sink)?,
             (State::Value | State::First, b'[') => self.open(Kind::Array, at, sink)?,
             (State::FirstKey, b'}') | (State::First, b']') => self.close(at, sink),
@@ -321,14 +326,34 @@ enum Escape {
     },
 }
 
+/// A non-negative integral number, also as `1.0` or `1e3`; absent above what is exact.
+pub(super) fn integer(text: &[u8]) -> Option<u64> {
+    let mut number = 0_u64;
+    for byte in text {
+        let digit = byte.wrapping_sub(b'0');
+        if digit > 9 {
+            return whole(text);
+        }
+        number = number.checked_mul(10)?.checked_add(digit.into())?;
+    }
+    Some(number)
+}
+
+/// A float that is a natural number; above 2^53 that cannot be told.
+fn whole(text: &[u8]) -> Option<u64> {
+    let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
+    let whole = number.fract() == 0.0 && (0.0..=9_007_199_254_740_992.0).contains(&number);
+    whole.then(|| format!("{:.0}", number.abs()).parse().ok())?
+}
+
 fn check_scalar(text: &[u8], span: &Range<usize>) -> Result<(), Fault> {
     let number = |text: &[u8]| {
         text.iter().all(|b| matches!(b, b'0'..=b'9' | b'-' | b'+' | b'.' | b'e' | b'E'))
             && text.iter().any(u8::is_ascii_digit)
     };
     match text {
+        _ if text.iter().all(u8::is_ascii_digit) || number(text) => Ok(()),
         b"true" | b"false" | b"null" => Ok(()),
-        _ if number(text) => Ok(()),
         _ => Err(Fault::Syntax(span.start)),
     }
 }

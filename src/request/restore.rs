@@ -1,6 +1,6 @@
 //! Gives the client its own model name back in the answer.
 
-use std::ops::Range;
+use std::{fmt, ops::Range};
 
 use bytes::Bytes;
 
@@ -15,7 +15,6 @@ use super::{
 /// `response.model` and `message.model` of events. Anything else passes unchanged, as slices.
 ///
 /// Holds back only a value of which it is not yet decided whether it is the name: a few bytes more than the name at most.
-#[derive(Debug)]
 pub struct ModelRestorer {
     body: Body,
     names: Names,
@@ -58,7 +57,7 @@ impl ModelRestorer {
             Body::Unread => {}
             Body::Json(lexer) => {
                 if lexer.feed(base, &piece, &mut self.names).is_err() {
-                    self.names.begin();
+                    self.names.reset();
                     self.body = Body::Unread;
                 }
             }
@@ -86,7 +85,12 @@ impl ModelRestorer {
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for ModelRestorer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ModelRestorer").field("length", &self.length).finish_non_exhaustive()
+    }
+}
+
 enum Body {
     Unread,
     Json(Box<Lexer>),
@@ -94,7 +98,6 @@ enum Body {
 }
 
 /// Finds the values to replace.
-#[derive(Debug)]
 struct Names {
     from: Box<[u8]>,
     envelopes: bool,
@@ -132,7 +135,7 @@ impl Names {
 }
 
 impl EventSink for Names {
-    fn begin(&mut self) {
+    fn reset(&mut self) {
         self.depth = 0;
         self.trail = 0;
         self.key = Key::Envelope;

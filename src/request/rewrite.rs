@@ -15,7 +15,7 @@ impl Parsed {
         }
     }
 
-    fn model_spans(&self) -> &[Range<usize>] {
+    pub(super) fn model_spans(&self) -> &[Range<usize>] {
         self.model.as_ref().map_or(&self.stray, |model| &model.spans)
     }
 }
@@ -49,7 +49,6 @@ pub(super) fn quoted(name: &str) -> Bytes {
 }
 
 /// Pieces of a body, taken from the front.
-#[derive(Debug)]
 pub(super) struct Source<'a> {
     current: Bytes,
     rest: slice::Iter<'a, Bytes>,
@@ -65,16 +64,20 @@ impl<'a> Source<'a> {
 
     /// Gives the bytes up to the offset `to` to `keep`, in slices.
     pub(super) fn advance(&mut self, to: usize, mut keep: impl FnMut(Bytes)) {
-        while self.at < to {
-            if self.current.is_empty() {
-                let Some(next) = self.rest.next() else { return };
-                self.current = next.clone();
-            } else {
-                let length = self.current.len().min(to - self.at);
-                keep(self.current.split_to(length));
-                self.at += length;
-            }
+        while self.at < to && self.refill() {
+            let length = self.current.len().min(to - self.at);
+            keep(self.current.split_to(length));
+            self.at += length;
         }
+    }
+
+    /// Goes on to the next piece where one is at its end; false at the end of all.
+    fn refill(&mut self) -> bool {
+        while self.current.is_empty() {
+            let Some(next) = self.rest.next() else { return false };
+            self.current = next.clone();
+        }
+        true
     }
 
     /// The first byte ahead that is no white space.

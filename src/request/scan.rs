@@ -1,7 +1,9 @@
 //! Reads one request body as it arrives.
 
+use std::fmt;
+
 use super::{
-    Api, BodyError, Parsed, PromptPart,
+    Api, BodyError, Parsed, PromptPart, Reading,
     fields::{Fields, Walk},
     grpc::{Frame, Frames},
     json::{Fault, Lexer},
@@ -11,7 +13,6 @@ use super::{
 /// One request body as it arrives. Holds no piece of it, except a gRPC message that is cut.
 ///
 /// Feed every piece in order, then [`finish`](Self::finish).
-#[derive(Debug)]
 pub struct Scan {
     api: Option<Api>,
     length: usize,
@@ -64,15 +65,20 @@ impl Scan {
     /// What the beginning of a body says, of which the rest will not be seen. Never fails.
     pub fn finish_truncated(self) -> Parsed {
         match self.body {
-            Body::Unread => unread(self.api),
-            Body::Json(document) if document.fault.is_none() => document.parsed(),
+            Body::Json(document) if document.begun() => document.parsed(),
             Body::Framed(framed) => framed.finish().unwrap_or_else(|_| unread(self.api)),
-            Body::Json(_) => unread(self.api),
+            Body::Json(_) | Body::Unread => unread(self.api),
         }
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for Scan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { api, length, body: _ } = self;
+        f.debug_struct("Scan").field("api", api).field("length", length).finish_non_exhaustive()
+    }
+}
+
 enum Body {
     Unread,
     Json(Box<Document>),
@@ -80,7 +86,6 @@ enum Body {
 }
 
 /// A JSON body.
-#[derive(Debug)]
 struct Document {
     lexer: Lexer,
     fields: Fields,
@@ -99,7 +104,7 @@ impl Document {
         let mut walk = Walk { fields: &mut self.fields, base, piece, prompt };
         self.fault = self.lexer.feed(base, piece, &mut walk).err();
         walk.end_piece();
-        if self.fields.too_many_models {
+        if self.fields.too_many_models() {
             self.fault = Some(Fault::TooDeep);
         }
     }
@@ -122,6 +127,11 @@ impl Document {
         }
     }
 
+    /// Whether a JSON object has begun, and is one so far.
+    fn begun(&self) -> bool {
+        self.fault.is_none() && self.fields.insert_at.is_some()
+    }
+
     fn parsed(self) -> Parsed {
         let complete = self.lexer.done();
         let prompt_tokens = self.fields.tokens();
@@ -135,6 +145,7 @@ impl Document {
             prompt_tokens,
             cache_salt: fields.salt,
             complete,
+            reading: Reading::Read,
             ..Parsed::default()
         };
         parsed.name_model(fields.model, fields.spans);
@@ -143,7 +154,6 @@ impl Document {
 }
 
 /// A body of gRPC frames. Only the first is read.
-#[derive(Debug)]
 struct Framed {
     api: Api,
     frames: Frames,
@@ -179,19 +189,16 @@ fn read(
     message: &[u8],
     prompt: &mut impl FnMut(PromptPart<'_>),
 ) -> Result<Parsed, BodyError> {
-    match api {
-        Api::VertexChat | Api::VertexRaw => {
-            let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
-            let mut document = Document::new(Some(api));
-            document.feed(0, &body, prompt);
-            // Offsets are those of the inner document: nothing can be spliced.
-            let inner = document.finish(body.len())?;
-            Ok(Parsed { insert_at: None, ..inner })
-        }
-        _ => vllm_grpc::request(api, message, prompt).ok_or(BodyError::Frame)?,
+    if !matches!(api, Api::VertexChat | Api::VertexRaw) {
+        return vllm_grpc::request(api, message, prompt).ok_or(BodyError::Frame)?;
     }
+    let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
+    let mut document = Document::new(Some(api));
+    document.feed(0, &body.data, prompt);
+    // Offsets are those of the inner document: nothing can be spliced.
+    Ok(Parsed { insert_at: None, ..document.finish(body.data.len())? })
 }
 
 fn unread(api: Option<Api>) -> Parsed {
-    Parsed { api: api.unwrap_or_default(), opaque: true, ..Parsed::default() }
+    Parsed { api: api.unwrap_or_default(), ..Parsed::default() }
 }

@@ -21,23 +21,21 @@ pub(super) trait EventSink: Sink {
         true
     }
 
-    /// A document begins; one that was cut off is given up.
-    fn begin(&mut self);
+    /// A document begins, or one is given up in the midst.
+    fn reset(&mut self);
 
     /// An event with data that is not the terminator has passed, or its first line.
     fn passed(&mut self) {}
 }
 
 /// The state between two pieces.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Events {
     line: Line,
     /// The last byte was a CR: a LF next belongs to it.
     cr: bool,
     reading: Reading,
     lexer: Lexer,
-    /// No byte of the present data line was read.
-    fresh: bool,
     /// The document was reported as passed.
     counted: bool,
     /// The document's first bytes.
@@ -67,10 +65,10 @@ impl Events {
             }
             Line::Start(matched) => self.start(matched, rest),
             Line::Colon => {
-                self.line = Line::Data;
+                self.line = Line::Fresh;
                 usize::from(rest.first() == Some(&b' '))
             }
-            Line::Data => {
+            Line::Fresh | Line::Data => {
                 let length = memchr2(b'\n', b'\r', rest).unwrap_or(rest.len());
                 let (part, end) = rest.split_at(length);
                 self.data(at, part, sink);
@@ -95,11 +93,13 @@ impl Events {
         let blank = end.get(newline(end)..)?;
         let after = blank.get(newline(blank)..).filter(|after| after.len() < blank.len())?;
         let start = at + rest.len() - end.len() - document.len();
-        if document.trim_ascii() != TERMINATOR {
+        if !document.is_empty() && !terminates(document) {
             if sink.wants(document) {
-                sink.begin();
-                // A fault ends the reading of this event, nothing else.
-                Lexer::default().feed(start, document, sink).ok();
+                let mut lexer = Lexer::default();
+                sink.reset();
+                if lexer.feed(start, document, sink).is_err() || !lexer.done() {
+                    sink.reset();
+                }
             }
             sink.passed();
         }
@@ -130,14 +130,14 @@ impl Events {
             return;
         }
         let over = self.reading == Reading::Broken || self.lexer.done();
-        if self.reading == Reading::Idle || self.fresh && over {
-            sink.begin();
+        if self.reading == Reading::Idle || self.line == Line::Fresh && over {
+            sink.reset();
             self.lexer = Lexer::default();
             self.reading = Reading::Document;
             self.counted = false;
             self.head.clear();
         }
-        self.fresh = false;
+        self.line = Line::Data;
         let room = HEAD - self.head.len().min(HEAD);
         self.head.extend_from_slice(part.get(..room).unwrap_or(part));
         self.lex(at, part, sink);
@@ -146,19 +146,19 @@ impl Events {
     fn end_data(&mut self, at: usize, sink: &mut impl EventSink) {
         if self.reading != Reading::Idle && !self.counted {
             self.counted = true;
-            if self.head.trim_ascii() != TERMINATOR {
+            if !terminates(&self.head) {
                 sink.passed();
             }
         }
         if !self.lexer.done() {
             self.lex(at, b"\n", sink);
         }
-        self.fresh = true;
     }
 
     fn lex(&mut self, at: usize, part: &[u8], sink: &mut impl EventSink) {
         if self.reading == Reading::Document && self.lexer.feed(at, part, sink).is_err() {
             self.reading = Reading::Broken;
+            sink.reset();
         }
     }
 
@@ -178,6 +178,8 @@ enum Line {
     Start(usize),
     /// After the colon.
     Colon,
+    /// Before the first byte of data.
+    Fresh,
     Data,
     Other,
 }
@@ -197,6 +199,11 @@ enum Reading {
     Document,
     /// It is no JSON.
     Broken,
+}
+
+/// Whether data that begins like this is the terminator.
+fn terminates(data: &[u8]) -> bool {
+    data.get(..HEAD).unwrap_or(data).trim_ascii() == TERMINATOR
 }
 
 /// Length of the line end with which `bytes` begins.

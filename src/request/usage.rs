@@ -1,6 +1,6 @@
 //! Token usage and timing marks from an answer as it passes. Nothing of the answer is held back or kept.
 
-use std::{ops::Range, sync::LazyLock};
+use std::{fmt, ops::Range, sync::LazyLock};
 
 use memchr::memmem::Finder;
 use smallvec::SmallVec;
@@ -8,10 +8,13 @@ use smallvec::SmallVec;
 use super::{
     Api,
     grpc::{Frame, Frames},
-    json::{Kind, Lexer, Sink},
+    json::{Kind, Lexer, Sink, integer},
     sse::{EventSink, Events},
     vllm_grpc,
 };
+
+/// Longest number given as a string; of a longer one the rest is cut.
+const MAX_DIGITS: usize = 24;
 
 static USAGE: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("usage"));
 static META_INFO: LazyLock<Finder<'_>> = LazyLock::new(|| Finder::new("meta_info"));
@@ -56,10 +59,8 @@ pub struct Seen {
 }
 
 /// Reads an answer as it passes.
-#[derive(Debug)]
 pub struct AnswerReader {
     api: Api,
-    length: usize,
     body: Body,
     fields: Fields,
 }
@@ -70,22 +71,22 @@ impl AnswerReader {
     pub fn new(api: Api, content_type: &[u8]) -> Self {
         let body = match Format::of(content_type) {
             _ if api.skips_response() || api == Api::Passthrough => Body::Unread,
-            Format::Json => Body::Json(Lexer::default()),
-            Format::Events => Body::Events(Box::default()),
-            Format::Grpc if matches!(api, Api::VllmGrpcGenerate | Api::VllmGrpcEmbed) => {
-                Body::Frames(Frames::default())
+            Format::Grpc if matches!(api, Api::VertexChat | Api::VertexRaw) => {
+                Body::Wrapped(Frames::default(), None)
             }
+            Format::Grpc if api.framed() => Body::Frames(Frames::default()),
+            format @ (Format::Json | Format::Events) => Body::Text(Text::new(format)),
             Format::Grpc | Format::Other => Body::Unread,
         };
-        Self { api, length: 0, body, fields: Fields::new(api) }
+        Self { api, body, fields: Fields::new(api) }
     }
 
     /// Whether the answer comes as events whose times mean something.
     pub fn streaming(&self) -> bool {
-        match self.body {
-            Body::Events(_) => true,
+        match &self.body {
+            Body::Text(Text::Events(..)) | Body::Wrapped(_, Some(Text::Events(..))) => true,
             Body::Frames(_) => self.api == Api::VllmGrpcGenerate,
-            Body::Json(_) | Body::Unread => false,
+            Body::Text(_) | Body::Wrapped(..) | Body::Unread => false,
         }
     }
 
@@ -95,16 +96,16 @@ impl AnswerReader {
         fields.seen = Seen::default();
         match &mut self.body {
             Body::Unread => {}
-            Body::Json(lexer) => {
-                if lexer.feed(self.length, piece, fields).is_err() {
-                    self.body = Body::Unread;
-                }
-                return Seen::default();
-            }
-            Body::Events(events) => events.feed(self.length, piece, fields),
+            Body::Text(text) => text.feed(piece, fields),
             Body::Frames(frames) => frames.feed(piece, &mut |frame| fields.frame(self.api, frame)),
+            Body::Wrapped(frames, text) => frames.feed(piece, &mut |frame| {
+                let Frame::Message(message) = frame else { return };
+                let Some(body) = vllm_grpc::http_body(message) else { return };
+                let format = Format::of(body.content_type.as_bytes());
+                let text = text.get_or_insert_with(|| Text::new(format));
+                text.feed(&body.data, fields);
+            }),
         }
-        self.length += piece.len();
         fields.seen
     }
 
@@ -114,12 +115,52 @@ impl AnswerReader {
     }
 }
 
-#[derive(Debug)]
+impl fmt::Debug for AnswerReader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerReader")
+            .field("api", &self.api)
+            .field("usage", &self.usage())
+            .finish_non_exhaustive()
+    }
+}
+
 enum Body {
     Unread,
-    Json(Lexer),
-    Events(Box<Events>),
+    Text(Text),
     Frames(Frames),
+    /// Frames that carry the pieces of a text.
+    Wrapped(Frames, Option<Text>),
+}
+
+/// What is made of JSON.
+enum Text {
+    Json(Box<Lexer>),
+    Events(Box<Events>),
+    /// Neither, or no longer.
+    Dead,
+}
+
+impl Text {
+    fn new(format: Format) -> Self {
+        match format {
+            Format::Json => Self::Json(Box::default()),
+            Format::Events => Self::Events(Box::default()),
+            Format::Grpc | Format::Other => Self::Dead,
+        }
+    }
+
+    /// Reads the next piece. Where it stands is of no interest.
+    fn feed(&mut self, piece: &[u8], fields: &mut Fields) {
+        match self {
+            Self::Json(lexer) => {
+                if lexer.feed(0, piece, fields).is_err() {
+                    *self = Self::Dead;
+                }
+            }
+            Self::Events(events) => events.feed(0, piece, fields),
+            Self::Dead => {}
+        }
+    }
 }
 
 /// The format of a body by its content type.
@@ -188,13 +229,13 @@ impl Role {
             (Self::Top, b"meta_info") => Self::Meta,
             (Self::Top, b"choices") => Self::Choices,
             (Self::Top | Self::Choice, b"delta") => Self::Delta,
-            (Self::Top | Self::Choice, b"text" | b"output_ids" | b"token_ids") => Self::Content,
-            (
+            (Self::Top | Self::Choice, b"text" | b"output_ids" | b"token_ids")
+            | (
                 Self::Delta,
                 b"content" | b"reasoning_content" | b"reasoning" | b"text" | b"thinking"
                 | b"partial_json" | b"refusal" | b"tool_calls" | b"function_call" | b"audio",
-            ) => Self::Content,
-            (Self::Content, _) => Self::Content,
+            )
+            | (Self::Content, _) => Self::Content,
             (Self::Meta, b"finish_reason") => Self::Finish,
             (Self::Details(count), b"cached_tokens") => Self::Count(count),
             (Self::Usage, b"prompt_tokens_details") => Self::Details(Count::PromptCached),
@@ -219,15 +260,22 @@ impl Role {
     fn element(self) -> Self {
         match self {
             Self::Choices => Self::Choice,
-            // Of a batch each answer has its own document.
+            // SGLang answers a batch with a list of answers.
             Self::Top | Self::Content => self,
-            _ => Self::Skip,
+            Self::Skip
+            | Self::Envelope
+            | Self::Usage
+            | Self::Details(_)
+            | Self::Meta
+            | Self::Finish
+            | Self::Count(_)
+            | Self::Choice
+            | Self::Delta => Self::Skip,
         }
     }
 }
 
 /// What was found so far.
-#[derive(Debug)]
 struct Fields {
     finder: &'static Finder<'static>,
     /// Roles of the open containers; at most as many as the lexer's depth.
@@ -235,7 +283,7 @@ struct Fields {
     role: Role,
     counts: [Option<u64>; 8],
     /// A number given as a string.
-    digits: SmallVec<[u8; 24]>,
+    digits: SmallVec<[u8; MAX_DIGITS]>,
     unfinished: bool,
     usage: Option<Usage>,
     content: bool,
@@ -266,10 +314,8 @@ impl Fields {
     }
 
     fn set(&mut self, count: Count, text: &[u8]) {
-        let number = std::str::from_utf8(text).ok().and_then(|text| text.parse::<f64>().ok());
-        if let (Some(slot), Some(number)) = (self.counts.get_mut(count as usize), number) {
-            // Saturates: negative numbers count as 0.
-            *slot = Some(number as u64);
+        if let (Some(slot), Some(number)) = (self.counts.get_mut(count as usize), integer(text)) {
+            *slot = Some(number);
         }
     }
 
@@ -304,7 +350,7 @@ impl EventSink for Fields {
         !self.content || self.finder.find(document).is_some()
     }
 
-    fn begin(&mut self) {
+    fn reset(&mut self) {
         self.stack.clear();
         self.role = Role::Top;
     }
@@ -326,10 +372,9 @@ impl Sink for Fields {
     }
 
     fn close(&mut self, _at: usize) {
-        match self.stack.pop() {
-            Some(Role::Usage) => self.report(),
-            Some(Role::Meta) if !self.unfinished => self.report(),
-            _ => {}
+        let closed = self.stack.pop();
+        if closed == Some(Role::Usage) || closed == Some(Role::Meta) && !self.unfinished {
+            self.report();
         }
         self.next_role();
     }
@@ -343,12 +388,11 @@ impl Sink for Fields {
     }
 
     fn string_part(&mut self, part: &[u8]) {
-        match self.role {
-            Role::Content | Role::Delta => self.content = true,
-            Role::Count(_) if self.digits.len() + part.len() <= self.digits.inline_size() => {
-                self.digits.extend_from_slice(part);
-            }
-            _ => {}
+        if matches!(self.role, Role::Content | Role::Delta) {
+            self.content = true;
+        } else if let Role::Count(_) = self.role {
+            let room = MAX_DIGITS - self.digits.len().min(MAX_DIGITS);
+            self.digits.extend_from_slice(part.get(..room).unwrap_or(part));
         }
     }
 
@@ -361,11 +405,12 @@ impl Sink for Fields {
     }
 
     fn scalar(&mut self, text: &[u8], _span: Range<usize>) {
-        match self.role {
-            Role::Count(count) => self.set(count, text),
-            Role::Finish => self.unfinished = text == b"null",
-            Role::Content if text.first().is_some_and(u8::is_ascii_digit) => self.content = true,
-            _ => {}
+        if let Role::Count(count) = self.role {
+            self.set(count, text);
+        } else if self.role == Role::Finish {
+            self.unfinished = text == b"null";
+        } else if self.role == Role::Content {
+            self.content |= text.first().is_some_and(u8::is_ascii_digit);
         }
         self.next_role();
     }

@@ -1,11 +1,11 @@
-//! The messages of vLLM's gRPC service and of Vertex AI, as far as they are read.
+//! The messages of the gRPC services of vLLM and Vertex AI, as far as they are read.
 //!
-//! Field numbers are those of `vllm.grpc.engine` and `google.api.HttpBody`.
+//! Field numbers are those of `vllm.grpc.engine` (package `smg-grpc-proto` 0.4.28) and `google.api.HttpBody`.
 
 use bytes::Bytes;
 use prost::{Message, Oneof};
 
-use super::{Api, BodyError, Parsed, PromptPart, Usage};
+use super::{Api, BodyError, Parsed, PromptPart, Reading, Usage, media::Reference};
 
 /// What a request message says; absent if it cannot be decoded.
 pub(super) fn request(
@@ -19,8 +19,15 @@ pub(super) fn request(
         stream: request.stream,
         output_cap: request.sampling.and_then(|sampling| sampling.max_tokens).map(u64::from),
         complete: true,
+        reading: Reading::Read,
         ..Parsed::default()
     };
+    for hash in request.media.iter().chain(&request.more_media).flat_map(|media| &media.hashes) {
+        // Tokens stand for the media; the hashes tell them apart.
+        let mut reference = Reference::default();
+        reference.add(hash.as_bytes());
+        reference.stand_in(1, |bytes| prompt(PromptPart::Media(bytes)));
+    }
     let (field, length) = match request.input {
         Some(Input::Text(text)) => {
             prompt(PromptPart::Text(&text));
@@ -28,7 +35,9 @@ pub(super) fn request(
             ("text", text.len())
         }
         Some(Input::Tokenized(Tokenized { ids })) => {
-            ids.iter().for_each(|id| prompt(PromptPart::Token(*id)));
+            for id in &ids {
+                prompt(PromptPart::Token(*id));
+            }
             parsed.prompt_tokens = ids.len() as u64;
             ("tokenized.input_ids", ids.len())
         }
@@ -37,9 +46,9 @@ pub(super) fn request(
     Some(if length == 0 { Err(BodyError::Empty { field }) } else { Ok(parsed) })
 }
 
-/// The payload of an `HttpBody` message; absent if it cannot be decoded.
-pub(super) fn http_body(message: &[u8]) -> Option<Bytes> {
-    HttpBody::decode(message).ok().map(|body| body.data)
+/// An `HttpBody` message; absent if it cannot be decoded.
+pub(super) fn http_body(message: &[u8]) -> Option<HttpBody> {
+    HttpBody::decode(message).ok()
 }
 
 /// What an answer message says of usage, and whether it has tokens.
@@ -67,6 +76,16 @@ struct GenerateRequest {
     sampling: Option<Sampling>,
     #[prost(bool, tag = "5")]
     stream: bool,
+    #[prost(message, repeated, tag = "7")]
+    media: Vec<Multimodal>,
+    #[prost(message, repeated, tag = "11")]
+    more_media: Vec<Multimodal>,
+}
+
+#[derive(Clone, PartialEq, Message)]
+struct Multimodal {
+    #[prost(string, repeated, tag = "6")]
+    hashes: Vec<String>,
 }
 
 #[derive(Clone, PartialEq, Oneof)]
@@ -148,7 +167,9 @@ struct EmbedResponse {
 
 #[derive(Clone, PartialEq, Message)]
 #[prost(skip_debug)]
-struct HttpBody {
+pub(super) struct HttpBody {
+    #[prost(string, tag = "1")]
+    pub(super) content_type: String,
     #[prost(bytes = "bytes", tag = "2")]
-    data: Bytes,
+    pub(super) data: Bytes,
 }
