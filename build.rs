@@ -7,7 +7,9 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let descriptors = protox::compile(["proto/ext_proc.proto"], ["proto"])?;
     let mut config = prost_build::Config::new();
     config.bytes(["."]);
-    tonic_prost_build::configure().build_client(false).compile_fds_with_config(descriptors, config)?;
+    tonic_prost_build::configure()
+        .build_client(false)
+        .compile_fds_with_config(descriptors, config)?;
     println!("cargo::rerun-if-env-changed=LODESMAN_COMMIT");
     println!("cargo::rustc-env=LODESMAN_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
     Ok(())

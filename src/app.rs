@@ -10,6 +10,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio::runtime::Handle;
 use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
@@ -30,7 +31,7 @@ use crate::{discovery, scrape, server, telemetry};
 use self::listeners::Listeners;
 use self::pool_metrics::{PoolMetrics, Sources};
 use self::publisher::{Published, publish};
-use self::supervisor::{Phases, Plane, Supervisor};
+use self::supervisor::{Plane, Supervisor};
 
 pub use self::listeners::Addresses;
 
@@ -68,7 +69,8 @@ pub struct Running {
     /// Where it listens.
     pub addresses: Addresses,
     supervisor: Supervisor,
-    phases: Phases,
+    /// Ends the taking of new streams.
+    close: CancellationToken,
     readiness: watch::Sender<Readiness>,
     metrics: Arc<Metrics>,
     drain_timeout: Duration,
@@ -81,7 +83,8 @@ struct Parts {
     budget: Arc<Budget>,
     scrapes: Arc<Counters>,
     readiness: watch::Sender<Readiness>,
-    phases: Phases,
+    /// Ends the taking of new streams.
+    close: CancellationToken,
     /// The life signs of the data and the control runtime.
     pulses: [Arc<Pulse>; 2],
 }
@@ -126,7 +129,7 @@ impl App {
             budget: Budget::new(usize::try_from(limits.body_budget).unwrap_or(usize::MAX)),
             scrapes: Arc::default(),
             readiness: watch::Sender::default(),
-            phases: Phases::default(),
+            close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
         };
         let sources = Sources {
@@ -145,9 +148,9 @@ impl App {
         let mut supervisor = Supervisor::new(data, control);
         self.watch_pool(&resolved, &parts, &mut supervisor)?;
         self.serve(resolved, limits, listeners, (&parts, &mut supervisor)).await?;
-        let Parts { metrics, readiness, phases, .. } = parts;
+        let Parts { metrics, readiness, close, .. } = parts;
         let drain_timeout = self.flags.listen.drain_timeout;
-        Ok(Running { addresses, supervisor, phases, readiness, metrics, drain_timeout })
+        Ok(Running { addresses, supervisor, close, readiness, metrics, drain_timeout })
     }
 
     /// Starts what keeps the pool current: its source, its writer, the scraper.
@@ -197,7 +200,7 @@ impl App {
                 let file = file.clone();
                 tasks.spawn(Plane::Control, "discovery", async move {
                     discovery::follow(file, events).await?;
-                    Ok(std::future::pending().await)
+                    std::future::pending().await
                 });
                 Ok(())
             }
@@ -205,7 +208,7 @@ impl App {
                 let listed = Event::Endpoints(discovery::listed(listed));
                 tasks.spawn(Plane::Control, "endpoints", async move {
                     events.send(listed).await?;
-                    Ok(std::future::pending().await)
+                    std::future::pending().await
                 });
                 Ok(())
             }
@@ -238,13 +241,13 @@ impl App {
             routes.add_service(Service::over(picker, streams, message));
         }
         routes.add_service(health.service());
-        let refused = parts.metrics.tls_handshake_errors.clone();
+        let refused = parts.metrics.refused_connections.clone();
         let incoming = Incoming::new(listeners.grpc, listeners.security, refused);
         let limits = server::Limits {
             streams: self.flags.listen.max_concurrent_streams,
             ..server::Limits::default()
         };
-        let (close, routes) = (parts.phases.close.clone(), routes.routes());
+        let (close, routes) = (parts.close.clone(), routes.routes());
         tasks.spawn(Plane::Data, stop::STREAMS, async move {
             Ok(server::serve_grpc(incoming, routes, limits, close.cancelled_owned()).await?)
         });
@@ -252,7 +255,7 @@ impl App {
         if let Some(tls) = listeners.tls {
             tasks.run(Plane::Control, "certificates", async move {
                 tls.follow(reloads).await;
-                std::future::pending().await
+                std::future::pending::<()>().await;
             });
         }
         for (plane, pulse) in [Plane::Data, Plane::Control].into_iter().zip(parts.pulses.clone()) {
@@ -271,6 +274,7 @@ impl App {
             failure_mode,
             deadline: limits.decision_deadline,
             scores: self.flags.pool.emit_endpoint_scores,
+            clock: server::clock::now,
         };
         let (pool, metrics) = (Arc::clone(&parts.pool), Arc::clone(&parts.metrics));
         let settings = extproc::Settings {
@@ -317,7 +321,7 @@ fn resolved(flags: &Flags, tables: &[&'static [Plugin]]) -> Result<Resolved, Sta
 /// The flags' limits over the file's over the defaults.
 fn limits(flags: &Flags, resolved: &Resolved) -> Limits {
     let groups = ["/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"];
-    let memory = groups.iter().filter_map(|path| std::fs::read_to_string(path).ok()).next();
+    let memory = groups.iter().find_map(|path| std::fs::read_to_string(path).ok());
     let memory = memory.and_then(|text| crate::config::memory_limit(&text));
-    flags.limits.clone().over(resolved.limits.clone()).limits(memory)
+    flags.limits.over(resolved.limits).limits(memory)
 }

@@ -76,9 +76,10 @@ fn serve(flags: Flags) -> ExitCode {
         Err(error) => return fail(USAGE, &format!("RUST_LOG: {error}")),
     };
     log_panics();
-    let level = log.level.clone();
     match (data_runtime(), control_runtime()) {
-        (Ok(data), Ok(control)) => serve_on(&data, control, App::new(flags).with_log_level(level)),
+        (Ok(data), Ok(control)) => {
+            serve_on(&data, control, App::new(flags).with_log_level(log.level.clone()))
+        }
         (Err(error), _) | (_, Err(error)) => {
             fail(FAULT, &format!("cannot start a runtime: {error}"))
         }

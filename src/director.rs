@@ -111,6 +111,8 @@ pub struct Settings {
     pub deadline: Duration,
     /// Whether decisions carry the scores of all candidates.
     pub scores: bool,
+    /// Tells the time: asked when a decision begins, before each scorer, and at the end.
+    pub clock: fn() -> Instant,
 }
 
 thread_local! {
@@ -145,50 +147,36 @@ impl Director {
         snapshot.endpoint(snapshot.by_address(address)?).cloned()
     }
 
-    /// Chooses endpoints for a request and charges the first of them.
-    ///
-    /// `clock` is asked when the decision begins and before each scorer; `dice` is random.
+    /// Chooses endpoints for a request and charges the first of them; `dice` is random.
     ///
     /// # Errors
     /// When the request is refused.
-    pub fn decide(
-        &self,
-        ask: Ask<'_>,
-        clock: fn() -> Instant,
-        dice: u64,
-    ) -> Result<Decision, Rejection> {
-        let (snapshot, began) = (self.pool.load(), clock());
-        SCRATCH.with_borrow_mut(|scratch| {
+    pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
+        let (snapshot, began) = (self.pool.load(), (self.settings.clock)());
+        let decision = SCRATCH.with_borrow_mut(|scratch| {
             ask.subset.candidates(&snapshot, &mut scratch.candidates);
-            if scratch.candidates.is_empty() {
-                return Err(if snapshot.synced() {
-                    Rejection::NoEndpoints
-                } else {
-                    Rejection::NotSynced
-                });
+            match (scratch.candidates.is_empty(), snapshot.synced(), ask.bodyless) {
+                (true, false, _) => Err(Rejection::NotSynced),
+                (true, true, _) => Err(Rejection::NoEndpoints),
+                (false, _, true) => self.least_loaded(&snapshot, began, scratch, dice),
+                (false, _, false) => self.by_policy(ask, (&snapshot, began), scratch, dice),
             }
-            let decision = if ask.bodyless {
-                self.least_loaded(&snapshot, began, scratch, dice)
-            } else {
-                self.by_policy(ask, (&snapshot, began), clock, dice, scratch)
-            };
-            self.metrics
-                .decision_duration
-                .observe(clock().saturating_duration_since(began).as_secs_f64());
-            decision
-        })
+        });
+        let took = (self.settings.clock)().saturating_duration_since(began);
+        self.metrics.decision_duration.observe(took.as_secs_f64());
+        decision
     }
 
     fn by_policy(
         &self,
         ask: Ask<'_>,
         (snapshot, began): (&Snapshot, Instant),
-        clock: fn() -> Instant,
-        dice: u64,
         scratch: &mut Scratch,
+        dice: u64,
     ) -> Result<Decision, Rejection> {
         let cx = PickContext { request: ask.request, model: ask.model, snapshot, now: began };
-        let late = || clock().saturating_duration_since(began) > self.settings.deadline;
+        let late =
+            || (self.settings.clock)().saturating_duration_since(began) > self.settings.deadline;
         let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;

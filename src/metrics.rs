@@ -50,8 +50,8 @@ pub struct Metrics {
     pub aborted: HistogramVec,
     /// Read-outs of certificates.
     pub tls_reloads: IntCounterVec,
-    /// Failed TLS handshakes by cause.
-    pub tls_handshake_errors: IntCounterVec,
+    /// Connections that were not let in, by reason.
+    pub refused_connections: IntCounterVec,
 }
 
 impl Metrics {
@@ -125,10 +125,10 @@ impl Metrics {
                 "Read-outs of certificates.",
                 &["result"],
             )?,
-            tls_handshake_errors: new.counters(
-                "lodesman_tls_handshake_errors_total",
-                "Failed TLS handshakes.",
-                &["cause"],
+            refused_connections: new.counters(
+                "lodesman_refused_connections_total",
+                "Connections that were not let in.",
+                &["reason"],
             )?,
             registry,
         };

@@ -138,6 +138,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::Arc;
 
     use parking_lot::Mutex;

@@ -96,7 +96,7 @@ impl Plain {
         let incoming = listener::Incoming::new(
             self.health,
             Security::PlainOnly,
-            parts.metrics.tls_handshake_errors.clone(),
+            parts.metrics.refused_connections.clone(),
         );
         tasks.spawn(Plane::Control, "health port", async move {
             Ok(crate::server::serve_grpc(
@@ -109,18 +109,18 @@ impl Plain {
         });
         let metrics = Arc::clone(&parts.metrics);
         let page = move || metrics.page().unwrap_or_else(|error| format!("# {error}\n"));
-        let router = http::metrics_router(page, health.clone());
+        let pages = http::metrics_router(page, health.clone());
         tasks.run(
             Plane::Control,
             "metrics port",
-            http::serve_http(self.metrics, router, std::future::pending()),
+            http::serve_http(self.metrics, pages, std::future::pending()),
         );
         let pool = Arc::clone(&parts.pool);
-        let router = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
+        let insight = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
         tasks.run(
             Plane::Control,
             "admin port",
-            http::serve_http(self.admin, router, std::future::pending()),
+            http::serve_http(self.admin, insight, std::future::pending()),
         );
     }
 }

@@ -19,12 +19,11 @@ const PRODUCER: &str = "inflight-load-producer";
 const SOURCE: &str = "metrics-data-source";
 
 /// Reads the pool.
-pub struct PoolMetrics {
+pub(super) struct PoolMetrics {
     pool: Arc<ArcSwap<Snapshot>>,
     budget: Arc<Budget>,
     name: String,
-    requests: IntGaugeVec,
-    tokens: IntGaugeVec,
+    in_flight: [IntGaugeVec; 2],
     queue: GaugeVec,
     averages: [GaugeVec; 3],
     ready: IntGaugeVec,
@@ -37,13 +36,37 @@ pub struct PoolMetrics {
 
 /// What the families are read from.
 #[derive(Clone, Debug)]
-pub struct Sources {
+pub(super) struct Sources {
     /// The newest snapshot.
-    pub pool: Arc<ArcSwap<Snapshot>>,
+    pub(super) pool: Arc<ArcSwap<Snapshot>>,
     /// The bytes that exchanges hold.
-    pub budget: Arc<Budget>,
+    pub(super) budget: Arc<Budget>,
     /// Failures of the scraper.
-    pub scrapes: Arc<Counters>,
+    pub(super) scrapes: Arc<Counters>,
+}
+
+/// Requests and prompt tokens in flight.
+fn in_flight() -> prometheus::Result<[IntGaugeVec; 2]> {
+    let labels = ["endpoint_name", "namespace", "producer_name", "fairness_id", "priority"];
+    let gauge = |what: &str, help: &str| {
+        IntGaugeVec::new(Opts::new(format!("llm_d_epp_inflight_{what}"), help), &labels)
+    };
+    Ok([
+        gauge("requests", "Requests in flight on an endpoint, over all flows.")?,
+        gauge("tokens", "Prompt tokens in flight on an endpoint, over all flows.")?,
+    ])
+}
+
+/// Means over the endpoints.
+fn averages() -> prometheus::Result<[GaugeVec; 3]> {
+    let gauge = |what: &str, help: &str| {
+        GaugeVec::new(Opts::new(format!("llm_d_epp_average_{what}"), help), &["name"])
+    };
+    Ok([
+        gauge("kv_cache_utilization", "Mean used share of the KV cache.")?,
+        gauge("queue_size", "Mean number of waiting requests.")?,
+        gauge("running_requests", "Mean number of running requests.")?,
+    ])
 }
 
 impl PoolMetrics {
@@ -51,30 +74,13 @@ impl PoolMetrics {
     ///
     /// # Errors
     /// When a label is malformed, which a test excludes.
-    pub fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
+    pub(super) fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
         let Sources { pool, budget, scrapes } = sources;
         let ours = |metric: &str, help: &str| {
             Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name)
         };
-        let in_flight = ["endpoint_name", "namespace", "producer_name", "fairness_id", "priority"];
-        let average = |what: &str, help: &str| {
-            GaugeVec::new(Opts::new(format!("llm_d_epp_average_{what}"), help), &["name"])
-        };
         Ok(Self {
-            requests: IntGaugeVec::new(
-                Opts::new(
-                    "llm_d_epp_inflight_requests",
-                    "Requests in flight on an endpoint, over all flows.",
-                ),
-                &in_flight,
-            )?,
-            tokens: IntGaugeVec::new(
-                Opts::new(
-                    "llm_d_epp_inflight_tokens",
-                    "Prompt tokens in flight on an endpoint, over all flows.",
-                ),
-                &in_flight,
-            )?,
+            in_flight: in_flight()?,
             queue: GaugeVec::new(
                 Opts::new(
                     "llm_d_epp_per_endpoint_queue_size",
@@ -82,11 +88,7 @@ impl PoolMetrics {
                 ),
                 &["name", "model_server_endpoint"],
             )?,
-            averages: [
-                average("kv_cache_utilization", "Mean used share of the KV cache.")?,
-                average("queue_size", "Mean number of waiting requests.")?,
-                average("running_requests", "Mean number of running requests.")?,
-            ],
+            averages: averages()?,
             ready: IntGaugeVec::new(
                 Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."),
                 &["name"],
@@ -119,10 +121,11 @@ impl PoolMetrics {
 
     fn endpoint(&self, snapshot: &Snapshot, endpoint: &Endpoint) {
         let (now, slot, name) = (clock::now(), endpoint.id.slot, endpoint.spec.name.as_str());
+        let [requests, tokens] = &self.in_flight;
         let labels = [name, &endpoint.spec.namespace, PRODUCER, "", ""];
-        self.requests.with_label_values(&labels).set(i64::from(endpoint.live.requests()));
-        let tokens = i64::try_from(endpoint.live.prompt_tokens()).unwrap_or(i64::MAX);
-        self.tokens.with_label_values(&labels).set(tokens);
+        requests.with_label_values(&labels).set(i64::from(endpoint.live.requests()));
+        let held = i64::try_from(endpoint.live.prompt_tokens()).unwrap_or(i64::MAX);
+        tokens.with_label_values(&labels).set(held);
         if let Reading::Fresh(waiting) = snapshot.waiting(slot, now) {
             self.queue.with_label_values(&[&self.name, name]).set(f64::from(waiting));
         }
@@ -154,9 +157,9 @@ impl PoolMetrics {
     }
 
     fn vectors(&self) -> Vec<&dyn Collector> {
-        let [kv, queue, running] = &self.averages;
+        let ([requests, tokens], [kv, queue, running]) = (&self.in_flight, &self.averages);
         let pool: [&dyn Collector; 7] =
-            [&self.requests, &self.tokens, &self.queue, kv, queue, running, &self.ready];
+            [requests, tokens, &self.queue, kv, queue, running, &self.ready];
         let more: [&dyn Collector; 4] =
             [&self.staleness, &self.body_bytes, &self.poll_errors, &self.scrape_errors];
         pool.into_iter().chain(more).collect()
@@ -171,7 +174,8 @@ impl Collector for PoolMetrics {
     fn collect(&self) -> Vec<MetricFamily> {
         let (snapshot, now) = (self.pool.load(), clock::now());
         let [kv, queue, running] = &self.averages;
-        for vector in [&self.requests, &self.tokens, &self.ready] {
+        let [requests, tokens] = &self.in_flight;
+        for vector in [requests, tokens, &self.ready] {
             vector.reset();
         }
         for vector in [&self.queue, kv, queue, running, &self.staleness] {

@@ -14,24 +14,28 @@ use crate::pool::{Change, Event, Snapshot, State};
 use crate::server::clock;
 
 /// Events that may wait: when it is full, scrapes are dropped and sources wait.
-pub const QUEUE: usize = 4096;
+pub(super) const QUEUE: usize = 4096;
 
 /// Between two publications of mere load.
 const PAUSE: Duration = Duration::from_millis(10);
 
 /// Where snapshots go.
 #[derive(Debug)]
-pub struct Published {
+pub(super) struct Published {
     /// For decisions: the newest.
-    pub snapshot: Arc<ArcSwap<Snapshot>>,
+    pub(super) snapshot: Arc<ArcSwap<Snapshot>>,
     /// For the scraper: the newest after a change of membership.
-    pub members: watch::Sender<Arc<Snapshot>>,
+    pub(super) members: watch::Sender<Arc<Snapshot>>,
     /// How far the view of the pool has come.
-    pub readiness: watch::Sender<Readiness>,
+    pub(super) readiness: watch::Sender<Readiness>,
 }
 
 /// Applies events until their senders are gone.
-pub async fn publish(mut state: State, mut events: mpsc::Receiver<Event>, published: Published) {
+pub(super) async fn publish(
+    mut state: State,
+    mut events: mpsc::Receiver<Event>,
+    published: Published,
+) {
     let mut listed = None;
     // When to publish what was applied and not published, and when to look at readiness without an event.
     let mut due: Option<Instant> = None;
@@ -51,7 +55,7 @@ pub async fn publish(mut state: State, mut events: mpsc::Receiver<Event>, publis
             due = Some(due.map_or(now + PAUSE, |due| due.min(now + PAUSE)));
         } else if change != Change::Nothing || late {
             let snapshot = Arc::new(state.snapshot());
-            listed = listed.or(snapshot.synced().then_some(now));
+            listed = listed.or_else(|| snapshot.synced().then_some(now));
             due = published.publish(snapshot, change, listed, now);
         }
     }

@@ -13,11 +13,11 @@ pub(super) const STREAMS: &str = "ext_proc port";
 /// How long open streams may go on once no new ones are taken.
 const LAST_STREAMS: Duration = Duration::from_secs(25);
 
-/// Without a stream for so long, the gateways are taken to have gone elsewhere.
-const QUIET: Duration = Duration::from_secs(5);
-
 /// How often it is looked whether streams are open.
 const LOOK: Duration = Duration::from_millis(100);
+
+/// After so many looks without a stream (5 s) the gateways are taken to have gone elsewhere.
+const QUIET_LOOKS: u32 = 50;
 
 /// A task that should run for ever has ended.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +51,7 @@ impl Running {
             () = self.drained() => {}
         }
         tracing::info!("closing: no new streams");
-        self.phases.close.cancel();
+        self.close.cancel();
         let ended = tokio::select! {
             () = at_once.cancelled() => return Ok(()),
             ended = self.supervisor.wait_for(STREAMS, LAST_STREAMS) => ended,
@@ -66,18 +66,20 @@ impl Running {
 
     /// Waits for the drain time-out, or until there has been no stream for a while.
     async fn drained(&self) {
-        let quiet = async {
-            let mut since = tokio::time::Instant::now();
-            while since.elapsed() < QUIET {
-                if self.metrics.streams.open() > 0 {
-                    since = tokio::time::Instant::now();
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-        };
         tokio::select! {
             () = tokio::time::sleep(self.drain_timeout) => {}
-            () = quiet => {}
+            () = self.quiet() => {}
+        }
+    }
+}
+
+impl Running {
+    /// Waits until there has been no stream for a while.
+    async fn quiet(&self) {
+        let mut looks = 0;
+        while looks < QUIET_LOOKS {
+            looks = if self.metrics.streams.open() == 0 { looks + 1 } else { 0 };
+            tokio::time::sleep(LOOK).await;
         }
     }
 }

@@ -8,29 +8,19 @@ use std::time::Duration;
 
 use tokio::runtime::Handle;
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 /// Which runtime a task is on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plane {
+pub(super) enum Plane {
     /// Streams of gateways.
     Data,
     /// Everything else.
     Control,
 }
 
-/// The phases of a stop, each begun by a token.
-#[derive(Clone, Debug, Default)]
-pub struct Phases {
-    /// Not ready any more; requests are served as before.
-    pub drain: CancellationToken,
-    /// No new streams; open ones go on.
-    pub close: CancellationToken,
-}
-
 /// Runs tasks by name.
 #[derive(Debug)]
-pub struct Supervisor {
+pub(super) struct Supervisor {
     tasks: JoinSet<Ended>,
     data: Handle,
     control: Handle,
@@ -38,21 +28,21 @@ pub struct Supervisor {
 
 /// A task that ended.
 #[derive(Debug)]
-pub struct Ended {
+pub(super) struct Ended {
     /// Its name.
-    pub name: &'static str,
+    pub(super) name: &'static str,
     /// Why, when it failed.
-    pub error: Option<Arc<anyhow::Error>>,
+    pub(super) error: Option<Arc<anyhow::Error>>,
 }
 
 impl Supervisor {
     /// No tasks yet.
-    pub fn new(data: Handle, control: Handle) -> Self {
+    pub(super) fn new(data: Handle, control: Handle) -> Self {
         Self { tasks: JoinSet::new(), data, control }
     }
 
     /// Starts a task.
-    pub fn spawn(
+    pub(super) fn spawn(
         &mut self,
         plane: Plane,
         name: &'static str,
@@ -67,7 +57,7 @@ impl Supervisor {
     }
 
     /// Starts a task that cannot fail.
-    pub fn run(
+    pub(super) fn run(
         &mut self,
         plane: Plane,
         name: &'static str,
@@ -80,7 +70,7 @@ impl Supervisor {
     }
 
     /// The next task to end; none when all have. A panic is an end without a name.
-    pub async fn ended(&mut self) -> Option<Ended> {
+    pub(super) async fn ended(&mut self) -> Option<Ended> {
         let ended = self.tasks.join_next().await?;
         Some(ended.unwrap_or_else(|error| Ended {
             name: "a task",
@@ -89,14 +79,8 @@ impl Supervisor {
     }
 
     /// Waits until the named task has ended, at most for `limit`; true when it has.
-    pub async fn wait_for(&mut self, name: &str, limit: Duration) -> bool {
-        let wait = async {
-            while let Some(ended) = self.ended().await {
-                if ended.name == name {
-                    return;
-                }
-            }
-        };
+    pub(super) async fn wait_for(&mut self, name: &str, limit: Duration) -> bool {
+        let wait = async { while self.ended().await.is_some_and(|ended| ended.name != name) {} };
         tokio::time::timeout(limit, wait).await.is_ok()
     }
 }

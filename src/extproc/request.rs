@@ -11,7 +11,7 @@ use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::InFlight;
-use crate::request::{Api, Parsed, Parsers, Scan, rewrite};
+use crate::request::{Api, Parsed, Parsers, Reading as Read, Scan, rewrite};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
 
 /// How far the request is.
@@ -193,7 +193,11 @@ impl Exchange {
         if self.observed {
             return self.observe(&asked);
         }
-        if unnamed && asked.parsed.api.requires_model() && !asked.parsed.opaque && !truncated {
+        if unnamed
+            && asked.parsed.api.requires_model()
+            && asked.parsed.reading == Read::Read
+            && !truncated
+        {
             return self.refuse(&Refusal::NoModel);
         }
         self.phase = Phase::Deciding { asked, target };
@@ -202,7 +206,7 @@ impl Exchange {
     /// The model to ask for when the headers name another one and it can be put into the body.
     fn target(&self, parsed: &Parsed) -> Option<String> {
         let target = self.head.model_rewrite.text()?;
-        if !parsed.api.rewritable() || parsed.opaque || !parsed.complete {
+        if !parsed.api.rewritable() || parsed.reading == Read::Opaque || !parsed.complete {
             self.anomaly("model_not_rewritable");
             return None;
         }

@@ -62,6 +62,7 @@ impl Rig {
             failure_mode: FailureMode::FailClose,
             deadline: director::DECISION_DEADLINE,
             scores: false,
+            clock: Instant::now,
         };
         let director = Arc::new(Director::new(Arc::clone(&pool), profile, metrics, how));
         let mut settings = Settings {
@@ -110,7 +111,7 @@ impl Rig {
     fn receive(&mut self, message: ProcessingRequest) -> &mut Self {
         let now = Instant::now();
         if self.exchange.receive(message, now) == Next::Decide {
-            let outcome = self.director.decide(self.exchange.ask().expect("asks"), Instant::now, 7);
+            let outcome = self.director.decide(self.exchange.ask().expect("asks"), 7);
             self.exchange.decided(outcome, now);
         }
         while let Some(reply) = self.exchange.pop() {

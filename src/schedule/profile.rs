@@ -149,13 +149,17 @@ impl Profile {
     ) -> Result<(), Refusal> {
         for step in &self.filters {
             scratch.before.clone_from(&scratch.candidates);
-            if !contained(|| step.filter.filter(cx, &mut scratch.candidates)) {
-                let fault = Fault::Panicked(step.name.clone());
-                if !limits.leave_out_filters {
+            let done = contained(|| step.filter.filter(cx, &mut scratch.candidates));
+            let fault = (!done).then(|| Fault::Panicked(step.name.clone()));
+            match fault {
+                Some(fault) if !limits.leave_out_filters => {
                     return Err(Refusal::FilterFailed(fault));
                 }
-                pass.faults.push(fault);
-                std::mem::swap(&mut scratch.candidates, &mut scratch.before);
+                Some(fault) => {
+                    pass.faults.push(fault);
+                    std::mem::swap(&mut scratch.candidates, &mut scratch.before);
+                }
+                None => {}
             }
             if scratch.candidates.is_empty() {
                 return Err(Refusal::NoneLeft(step.empty));
@@ -190,10 +194,10 @@ impl Profile {
                 pass.faults.push(Fault::Panicked(step.name.clone()));
                 continue;
             }
-            for (sum, score) in total.iter_mut().zip(&*column) {
-                let score = if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) };
-                *sum += step.weight * score;
-            }
+            total
+                .iter_mut()
+                .zip(&*column)
+                .for_each(|(sum, score)| *sum += step.weight * sound(*score));
         }
         if (limits.late)() {
             pass.faults.push(Fault::Late(self.picker.name.clone()));
@@ -240,6 +244,11 @@ impl Fault {
             Self::ChoseNothing(_) => "no_choice",
         }
     }
+}
+
+/// A score as it counts.
+fn sound(score: f32) -> f32 {
+    if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) }
 }
 
 /// Runs `plugin`; false when it panicked. The buffers that it wrote to are overwritten or restored by the caller.

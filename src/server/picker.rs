@@ -41,7 +41,7 @@ impl Machine for Picking {
         if self.exchange.receive(message, now) == Next::Decide
             && let Some(ask) = self.exchange.ask()
         {
-            let outcome = self.director.decide(ask, clock::now, fastrand::u64(..));
+            let outcome = self.director.decide(ask, fastrand::u64(..));
             report(&outcome);
             self.exchange.decided(outcome, clock::now());
         }
