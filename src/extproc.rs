@@ -37,7 +37,9 @@ use self::request::Phase;
 use self::response::Answer;
 
 pub use self::budget::Budget;
+pub use self::metadata::DESTINATION;
 pub use self::modes::BodyMode;
+pub use self::reply::set;
 
 mod account;
 mod budget;

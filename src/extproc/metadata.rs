@@ -12,7 +12,7 @@ use crate::pool::{Allowed, Endpoint, Subset};
 use crate::wire::Metadata;
 
 /// The header and the metadata key that carry the chosen endpoint.
-pub(in crate::extproc) const DESTINATION: &str = "x-gateway-destination-endpoint";
+pub const DESTINATION: &str = "x-gateway-destination-endpoint";
 
 /// The namespace that load balancers read.
 const NAMESPACE: &str = "envoy.lb";

@@ -75,7 +75,7 @@ pub(in crate::extproc) fn trailers(side: Side) -> ProcessingResponse {
 }
 
 /// A header to set, whatever stood there before.
-pub(in crate::extproc) fn set(name: &'static str, value: impl Into<Bytes>) -> HeaderValueOption {
+pub fn set(name: &'static str, value: impl Into<Bytes>) -> HeaderValueOption {
     let header = HeaderValue {
         key: Bytes::from_static(name.as_bytes()),
         raw_value: value.into(),

@@ -1,20 +1,23 @@
 //! The null server: our transport without a picker.
 //!
-//! It decodes every message and answers it at once: headers unchanged, bodies echoed. What the picker costs is what it
-//! costs above this.
+//! It decodes every message and answers it at once: the same destination for all requests, bodies echoed. What the
+//! picker costs is what it costs above this.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use crate::extproc::End;
+use crate::extproc::{DESTINATION, End, set};
 use crate::server::grpc::{Machine, Machines};
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_request::Request;
 use crate::wire::processing_response::Response;
 use crate::wire::{
-    BodyMutation, BodyResponse, CommonResponse, HeadersResponse, HttpBody, ProcessingRequest,
-    ProcessingResponse, StreamedBodyResponse, TrailersResponse,
+    BodyMutation, BodyResponse, CommonResponse, HeaderMutation, HeadersResponse, HttpBody,
+    ProcessingRequest, ProcessingResponse, StreamedBodyResponse, TrailersResponse,
 };
+
+/// Where every request is sent.
+const ADDRESS: &str = "127.0.0.1:8000";
 
 /// Makes echoes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +41,7 @@ impl Machines for Null {
 impl Machine for Echo {
     fn receive(&mut self, message: ProcessingRequest, _: Instant) {
         let response = message.request.map(|request| match request {
-            Request::RequestHeaders(_) => Response::RequestHeaders(HeadersResponse::default()),
+            Request::RequestHeaders(_) => Response::RequestHeaders(destined()),
             Request::ResponseHeaders(_) => Response::ResponseHeaders(HeadersResponse::default()),
             Request::RequestBody(body) => Response::RequestBody(echo(body)),
             Request::ResponseBody(body) => Response::ResponseBody(echo(body)),
@@ -73,6 +76,14 @@ impl Machine for Echo {
     }
 
     fn closed(&mut self, _: Instant) {}
+}
+
+fn destined() -> HeadersResponse {
+    let set_headers = vec![set(DESTINATION, ADDRESS)];
+    let header_mutation = Some(HeaderMutation { set_headers, remove_headers: Vec::new() });
+    HeadersResponse {
+        response: Some(CommonResponse { header_mutation, ..CommonResponse::default() }),
+    }
 }
 
 fn echo(HttpBody { body, end_of_stream }: HttpBody) -> BodyResponse {
