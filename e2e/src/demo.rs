@@ -101,7 +101,7 @@ async fn round_robin(
     screen: &mut Screen,
 ) -> Result<Outcome> {
     screen.say("starting the servers and Envoy")?;
-    let fleet = fleet(options, binary).await?;
+    let mut fleet = fleet(options, binary).await?;
     let pool = Pool::Static { endpoints: fleet.servers.clone(), policy: Policy::RoundRobin };
     let envoy = Envoy::start(&EnvoyConfig::plain(pool)).await?;
     let client = envoy.client();
@@ -116,9 +116,9 @@ async fn picked(
     screen: &mut Screen,
 ) -> Result<(Stage, Outcome)> {
     screen.say("starting the servers afresh, Lodesman and Envoy")?;
-    let fleet = fleet(options, binary).await?;
+    let mut fleet = fleet(options, binary).await?;
     let endpoints: Vec<String> = fleet.servers.iter().map(SocketAddr::to_string).collect();
-    let lodesman = Lodesman::start(binary, ["--endpoints", &endpoints.join(",")]).await?;
+    let mut lodesman = Lodesman::start(binary, ["--endpoints", &endpoints.join(",")]).await?;
     let ready = eventually(READY, async || {
         let answer = Client::http1(lodesman.metrics).get("/readyz").await?;
         ensure!(answer.status.is_success(), "{} {}", answer.status, answer.text());

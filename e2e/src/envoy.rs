@@ -56,7 +56,7 @@ impl Envoy {
             .arg(&path)
             .arg("--admin-address-path")
             .arg(admin_file(directory.path()));
-        let process = Process::spawn(command)?;
+        let mut process = Process::spawn(command)?;
         let ready = eventually(START, async || ready(directory.path()).await);
         let ready = process.while_alive(ready).await;
         let (admin, listener) =

@@ -28,4 +28,4 @@ pub use client::{Body, Client, Piece};
 pub use envoy::{Envoy, EnvoyConfig};
 pub use lodesman::{Fleet, Lodesman};
 pub use process::Process;
-pub use wait::{eventually, free_address};
+pub use wait::{accepts, eventually, free_address};

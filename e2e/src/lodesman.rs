@@ -45,7 +45,7 @@ impl Lodesman {
             .args(["--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"])
             .args(["--admin-port", "0", "--log-format", "json"])
             .args(args);
-        let process = Process::spawn(command)?;
+        let mut process = Process::spawn(command)?;
         let ports = process.find(START, |lines| {
             let open: Vec<_> = lines.iter().filter_map(|line| listening(line)).collect();
             let port =
@@ -78,7 +78,7 @@ impl Fleet {
     ) -> Result<Self> {
         let mut command = Command::new(binary);
         command.args(["sim", "--port", "0", "--servers", &servers.to_string()]).args(args);
-        let process = Process::spawn(command)?;
+        let mut process = Process::spawn(command)?;
         let ready = process.find(START, |lines| {
             let open: Vec<SocketAddr> = lines
                 .iter()

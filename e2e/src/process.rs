@@ -7,7 +7,7 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::process::{Pid, Signal};
 use tokio::sync::watch;
 
@@ -17,6 +17,8 @@ use crate::wait::eventually;
 const LINES: usize = 2_000;
 /// Bytes kept of a line; the rest counts as the next line.
 const LINE_BYTES: u64 = 16 * 1024;
+/// From the closing of the output to the end of the process.
+const EXIT: Duration = Duration::from_secs(1);
 /// Lines shown of a process that ended too early or was alive when a test failed.
 const TAIL: usize = 40;
 
@@ -65,7 +67,7 @@ impl Process {
     /// # Errors
     /// When the process ends first, or `deadline` passes; the error shows the output.
     pub async fn find<T>(
-        &self,
+        &mut self,
         deadline: Duration,
         mut found: impl FnMut(&[&str]) -> Option<T>,
     ) -> Result<T> {
@@ -76,27 +78,45 @@ impl Process {
             value = found(&lines);
             value.is_some()
         });
-        let why = match tokio::time::timeout(deadline, seen).await {
-            Ok(Ok(_)) => "",
-            Ok(Err(_)) => "ended",
-            Err(_) => "did not print what was expected",
-        };
-        value.with_context(|| format!("{} {why}; its output:\n{}", self.name, self.output()))
+        let seen = tokio::time::timeout(deadline, seen).await.map(|seen| seen.is_ok());
+        match (value, seen) {
+            (Some(value), _) => Ok(value),
+            (None, Ok(_)) => Err(self.ended().await),
+            (None, Err(_)) => {
+                bail!(
+                    "{} did not print what was expected:
+{}",
+                    self.name,
+                    self.output()
+                )
+            }
+        }
     }
 
     /// Runs `work` unless the process ends before it is done.
     ///
     /// # Errors
     /// Those of `work`, or the end of the process with the last of its output.
-    pub async fn while_alive<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
+    pub async fn while_alive<T>(&mut self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let mut output = self.output.clone();
         tokio::select! {
             result = work => result,
-            _ = output.wait_for(|_| false) => {
-                bail!("{} ended; its last output:
-        {}", self.name, self.output.borrow().tail(TAIL))
-            }
+            _ = output.wait_for(|_| false) => Err(self.ended().await),
         }
+    }
+
+    /// The error that the process has ended, which its closed output shows.
+    async fn ended(&mut self) -> anyhow::Error {
+        let status = match self.wait(EXIT).await {
+            Ok(status) => status.to_string(),
+            Err(_) => "output closed".to_owned(),
+        };
+        anyhow!(
+            "{} ended ({status}); its output:
+{}",
+            self.name,
+            self.output.borrow().tail(TAIL)
+        )
     }
 
     /// Asks the process to end (SIGTERM).
@@ -202,7 +222,7 @@ mod tests {
 
     #[tokio::test]
     async fn line_of_either_stream_is_found() {
-        let process = shell("echo one; echo two >&2; exec sleep 60");
+        let mut process = shell("echo one; echo two >&2; exec sleep 60");
         for wanted in ["one", "two"] {
             let found = |lines: &[&str]| lines.contains(&wanted).then_some(());
             process.find(SOON, found).await.unwrap();
@@ -211,8 +231,12 @@ mod tests {
 
     #[tokio::test]
     async fn end_before_the_line_fails_at_once_with_the_output() {
-        let error = shell("echo broken config").find(SOON, |_| None::<()>).await.unwrap_err();
-        assert!(error.to_string().contains("ended; its output:\nbroken config"), "{error}");
+        let error =
+            shell("echo broken config; exit 3").find(SOON, |_| None::<()>).await.unwrap_err();
+        assert!(
+            error.to_string().contains("ended (exit status: 3); its output:\nbroken config"),
+            "{error}"
+        );
     }
 
     #[tokio::test]

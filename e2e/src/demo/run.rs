@@ -161,3 +161,47 @@ fn row(server: SocketAddr, requests: usize, gauges: &Gauges) -> String {
 fn waiting(gauges: &[Gauges]) -> String {
     gauges.iter().map(|gauges| gauges.waiting.to_string()).collect::<Vec<_>>().join("/")
 }
+
+#[cfg(test)]
+#[cfg(feature = "load")]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::stub::Server;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn answer(server: &str) -> Answer {
+        let first_token = Duration::from_millis(7);
+        Answer { server: server.to_owned(), first_token, prompt_tokens: 10, cached_tokens: 4 }
+    }
+
+    #[tokio::test]
+    async fn every_request_is_sent_and_failures_keep_their_reason() {
+        let server = Server::start().await;
+        let options = Cli::parse_from(["demo", "--time-scale", "1000"]).options;
+        let arrivals =
+            (0..20).map(|second| Arrival { at: Duration::from_secs(second), body: "{}".into() });
+        let arrivals: Vec<_> = arrivals.collect();
+        let client = Client::http1(server.address);
+        let scene = Scene { title: "x", client, servers: &[server.address], options: &options };
+        let outcome = scene.play(&arrivals, &mut Screen::new()).await.unwrap();
+        assert_eq!((outcome.sent, outcome.failed, outcome.failures.len()), (20, 20, REASONS));
+        assert_eq!(outcome.failures[0], "x-sim-server is missing");
+    }
+
+    #[test]
+    fn answers_are_counted_for_their_server_and_strangers_as_failures() {
+        let servers = ["127.0.1.1:80".parse().unwrap(), "127.0.1.2:80".parse().unwrap()];
+        let mut outcome = Outcome::new("x", 2);
+        outcome.count(Ok(answer("127.0.1.2:80")), &servers);
+        outcome.count(Ok(answer("127.0.1.3:80")), &servers);
+        assert_eq!((outcome.answered, outcome.failed), (vec![0, 1], 1));
+        assert_eq!((outcome.prompt_tokens, outcome.cached_tokens), (10, 4));
+    }
+}

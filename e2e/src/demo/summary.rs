@@ -54,3 +54,50 @@ fn slowness(options: &Options, server: usize) -> String {
     let factor = slow.find(|(number, _)| *number == server.to_string());
     factor.map(|(_, factor)| format!(" ({factor} times slower)")).unwrap_or_default()
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    fn outcome(title: &'static str, milliseconds: &[u64], cached_tokens: u64) -> Outcome {
+        Outcome {
+            title,
+            sent: milliseconds.len() + 1,
+            failed: 1,
+            failures: vec!["x".to_owned()],
+            answered: vec![milliseconds.len(), 0],
+            first_tokens: milliseconds.iter().copied().map(Duration::from_millis).collect(),
+            prompt_tokens: 200,
+            cached_tokens,
+        }
+    }
+
+    #[test]
+    fn figures_stand_side_by_side_in_simulated_time() {
+        let options = Cli::parse_from(["demo", "--servers", "2", "--slow", "1=3"]).options;
+        let text = table(&options, &outcome("a", &[1, 2, 3], 50), &outcome("b", &[], 0));
+        let rows: Vec<Vec<&str>> =
+            text.lines().map(|line| line.split_whitespace().collect()).collect();
+        let has = |row: &str| rows.iter().any(|words| words.join(" ") == row);
+        for row in [
+            "a b",
+            "requests 4 1",
+            "failed 1 1",
+            "time to first token, p50 20 ms -",
+            "time to first token, p99 30 ms -",
+            "prompt tokens found in a cache 25.0 % 0.0 %",
+            "requests to server 0 3 0",
+            "requests to server 1 (3 times slower) 0 0",
+        ] {
+            assert!(has(row), "{row} is missing in {text}");
+        }
+    }
+}
