@@ -103,7 +103,7 @@ impl Events {
             }
             sink.passed();
         }
-        self.cr = after.is_empty() && rest.ends_with(b"\r");
+        // A LF that belongs to the last CR passes for one more blank line.
         Some(rest.len() - after.len())
     }
 
