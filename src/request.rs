@@ -52,7 +52,8 @@ pub struct Parsed {
     /// Estimated prompt length in tokens over all prompts of a batch: text bytes / 4 rounded up per prompt, given
     /// token ids as they are, media by [`PromptPart::Media`].
     pub prompt_tokens: u64,
-    /// `cache_salt` (SGLang: `extra_key`): requests with different salts share no cached prefix.
+    /// `cache_salt` (SGLang: `extra_key`), of a long one the first 4 KiB: requests with different salts share no cached
+    /// prefix.
     pub cache_salt: Option<Box<str>>,
     /// Whether the JSON document or the frame ended. False for truncated bodies and those that are not read.
     pub complete: bool,

@@ -11,7 +11,7 @@ use super::{
     roles::{Role, guess, required, top},
 };
 
-/// Longest model name and cache salt that are kept.
+/// Longest model name that is kept, and how much of a cache salt is (with one more byte).
 const MAX_NAME: usize = 4096;
 /// Most top-level `model` keys of a body that is read.
 const MAX_MODELS: usize = 16;
@@ -300,7 +300,8 @@ impl<F: FnMut(PromptPart<'_>)> Sink for Walk<'_, F> {
             let name = self.fields.take_name();
             self.fields.end_model(at, name);
         } else if role == Role::Salt {
-            self.fields.salt = self.fields.take_name();
+            let salt = String::from_utf8_lossy(&self.fields.name);
+            self.fields.salt = (!salt.is_empty()).then(|| salt.into());
         } else if let Role::Media(medium) = role {
             self.media(medium);
         } else if role == Role::Raw {

@@ -15,6 +15,16 @@ impl Parsed {
         }
     }
 
+    /// Forgets where things stand, for a body whose document is wrapped: nothing can be spliced.
+    pub(super) fn without_offsets(mut self) -> Self {
+        self.insert_at = None;
+        self.stray.clear();
+        if let Some(model) = &mut self.model {
+            model.spans.clear();
+        }
+        self
+    }
+
     pub(super) fn model_spans(&self) -> &[Range<usize>] {
         self.model.as_ref().map_or(&self.stray, |model| &model.spans)
     }

@@ -195,8 +195,7 @@ fn read(
     let body = vllm_grpc::http_body(message).ok_or(BodyError::Frame)?;
     let mut document = Document::new(Some(api));
     document.feed(0, &body.data, prompt);
-    // Offsets are those of the inner document: nothing can be spliced.
-    Ok(Parsed { insert_at: None, ..document.finish(body.data.len())? })
+    Ok(document.finish(body.data.len())?.without_offsets())
 }
 
 fn unread(api: Option<Api>) -> Parsed {

@@ -58,7 +58,7 @@ impl Events {
         }
         match self.line {
             Line::Start(0) if self.reading == Reading::Idle => {
-                if let Some(length) = self.whole_event(at, rest, sink) {
+                if let Some(length) = whole_event(at, rest, sink) {
                     return length;
                 }
                 self.start(0, rest)
@@ -83,28 +83,6 @@ impl Events {
                 Some(length) => length + self.end_line(rest.get(length..).unwrap_or_default()),
             },
         }
-    }
-
-    /// Takes an event of one line that lies in the piece with its blank line; returns its length.
-    fn whole_event(&mut self, at: usize, rest: &[u8], sink: &mut impl EventSink) -> Option<usize> {
-        let field = rest.strip_prefix(FIELD)?;
-        let document = field.strip_prefix(b" ").unwrap_or(field);
-        let (document, end) = document.split_at_checked(memchr2(b'\n', b'\r', document)?)?;
-        let blank = end.get(newline(end)..)?;
-        let after = blank.get(newline(blank)..).filter(|after| after.len() < blank.len())?;
-        let start = at + rest.len() - end.len() - document.len();
-        if !document.is_empty() && !terminates(document) {
-            if sink.wants(document) {
-                let mut lexer = Lexer::default();
-                sink.reset();
-                if lexer.feed(start, document, sink).is_err() || !lexer.done() {
-                    sink.reset();
-                }
-            }
-            sink.passed();
-        }
-        self.cr = after.is_empty() && rest.ends_with(b"\r");
-        Some(rest.len() - after.len())
     }
 
     /// Takes one byte of a line's name, of which `matched` bytes are those of `data:`.
@@ -199,6 +177,32 @@ enum Reading {
     Document,
     /// It is no JSON.
     Broken,
+}
+
+/// Takes an event of one line that lies in `rest` with its blank line; returns its length.
+///
+/// A LF that belongs to its last CR will pass for one more blank line.
+fn whole_event(at: usize, rest: &[u8], sink: &mut impl EventSink) -> Option<usize> {
+    let field = rest.strip_prefix(FIELD)?;
+    let document = field.strip_prefix(b" ").unwrap_or(field);
+    let (document, end) = document.split_at_checked(memchr2(b'\n', b'\r', document)?)?;
+    let blank = end.get(newline(end)..)?;
+    let after = blank.get(newline(blank)..).filter(|after| after.len() < blank.len())?;
+    if !document.is_empty() && !terminates(document) {
+        whole_document(at + rest.len() - end.len() - document.len(), document, sink);
+        sink.passed();
+    }
+    Some(rest.len() - after.len())
+}
+
+fn whole_document(at: usize, document: &[u8], sink: &mut impl EventSink) {
+    if sink.wants(document) {
+        let mut lexer = Lexer::default();
+        sink.reset();
+        if lexer.feed(at, document, sink).is_err() || !lexer.done() {
+            sink.reset();
+        }
+    }
 }
 
 /// Whether data that begins like this is the terminator.

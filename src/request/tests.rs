@@ -69,6 +69,18 @@ fn content_blocks_are_read_and_unknown_ones_accepted() {
 }
 
 #[test]
+fn same_image_has_the_same_stand_in_wherever_it_stands() {
+    let prompt = |images: &[&str]| {
+        let blocks: Vec<_> =
+            images.iter().map(|url| format!(r#"{{"image_url":{{"url":"{url}"}}}}"#)).collect();
+        let body = format!(r#"{{"messages":[{{"content":[{}]}}]}}"#, blocks.join(","));
+        scan(Api::ChatCompletions, &body).1
+    };
+    assert_eq!(prompt(&["a", "b"]), prompt(&["a"]) + &prompt(&["b"]));
+    assert_ne!(prompt(&["a"]), prompt(&["b"]));
+}
+
+#[test]
 fn tools_are_read_as_they_stand() {
     let tools = r#"[{"type": "function", "name":"f\u0041"}]"#;
     let body = format!(r#"{{"tools": {tools},"messages":[{{"role":"user","content":"x"}}]}}"#);
@@ -125,6 +137,10 @@ fn last_of_duplicate_keys_wins() {
     let (parsed, _) = scan(Api::Completions, r#"{"model":"a","model":{"x":1},"prompt":"p"}"#);
     assert_eq!(parsed.model, None);
     error(Api::Completions, r#"{"prompt":"p","prompt":null}"#);
+    assert_eq!(scan(Api::Completions, r#"{"prompt":[1],"prompt":["a","b"]}"#).1, "<1>a|b");
+    let body = r#"{"prompt":"p","cache_salt":"s","max_tokens":1,"cache_salt":[],"max_tokens":"2"}"#;
+    let (parsed, _) = scan(Api::Completions, body);
+    assert_eq!((parsed.cache_salt, parsed.output_cap), (None, None));
 }
 
 #[test]

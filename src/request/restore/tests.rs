@@ -55,9 +55,9 @@ fn only_top_level_models_of_json_are_restored() {
 
 #[test]
 fn envelopes_of_events_are_restored() {
-    let answer = "event: response.created\r\ndata: {\"response\":{\"model\":\"t\",\"x\":{\"model\":\"t\"}}}\r\n\r\n\
+    let answer = "event: response.created\r\ndata: {\"response\":{\"message\":{\"model\":\"t\"},\"model\":\"t\",\"x\":{\"model\":\"t\"}}}\r\n\r\n\
         data:{\"message\":{\"a\":[],\"model\":\"t\"},\"model\":\"t\",\"delta\":{\"model\":\"t\"}}\n\ndata: [DONE]\n\n";
-    let expected = "event: response.created\r\ndata: {\"response\":{\"model\":\"n\",\"x\":{\"model\":\"t\"}}}\r\n\r\n\
+    let expected = "event: response.created\r\ndata: {\"response\":{\"message\":{\"model\":\"t\"},\"model\":\"n\",\"x\":{\"model\":\"t\"}}}\r\n\r\n\
         data:{\"message\":{\"a\":[],\"model\":\"n\"},\"model\":\"n\",\"delta\":{\"model\":\"t\"}}\n\ndata: [DONE]\n\n";
     assert_eq!(restore_cut(SSE, ("t", "n"), answer), expected);
 }
@@ -74,6 +74,13 @@ fn what_is_no_answer_passes_unchanged() {
         assert_eq!(restore_cut(content_type, ("t", "n"), answer), answer);
     }
     assert_eq!(restore_cut(JSON, ("t", "t"), r#"{"model":"t"}"#), r#"{"model":"t"}"#);
+}
+
+#[test]
+fn longer_and_shorter_names_are_others() {
+    let answer = r#"{"model":"tin","model":"tiny2","model":"","model":"tiny"}"#;
+    let expected = r#"{"model":"tin","model":"tiny2","model":"","model":"n"}"#;
+    assert_eq!(restore_cut(JSON, ("tiny", "n"), answer), expected);
 }
 
 #[test]

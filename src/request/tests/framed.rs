@@ -142,8 +142,10 @@ fn vertex_bodies_are_those_of_the_inner_api() {
     let data =
         br#"{"model":"m","messages":[{"role":"user","content":"x"}],"max_tokens":4}"#.to_vec();
     let message = HttpBody { content_type: "application/json".into(), data }.encode_to_vec();
-    let (parsed, prompt) = read(Api::VertexChat, &frame(0, &message));
+    let body = frame(0, &message);
+    let (parsed, prompt) = read(Api::VertexChat, &body);
     let parsed = parsed.unwrap();
+    assert_eq!(rewrite(&[body.clone().into()], &parsed, "n").0, [body]);
     assert_eq!((model(&parsed), &*prompt, parsed.output_cap), (Some("m"), "userx", Some(4)));
     let missing = read(Api::VertexRaw, &frame(0, &message)).0;
     assert_eq!(missing, Err(BodyError::Missing { field: "input" }));

@@ -145,6 +145,13 @@ fn halves_from_several_events_are_merged() {
 }
 
 #[test]
+fn usage_of_a_cut_event_does_not_count() {
+    let answer =
+        "data: {\"usage\":{\"prompt_tokens\":9\n\ndata: {\"usage\":{\"completion_tokens\":2}}\n\n";
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, answer), (Some(usage(0, 2, 2, None)), 2));
+}
+
+#[test]
 fn last_of_continuous_usage_counts() {
     let event = |n: u32| {
         format!(
