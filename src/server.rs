@@ -1,8 +1,8 @@
 //! Listeners: `ext_proc` over gRPC, health, metrics and admin over HTTP.
 //!
 //! Every part is a future or a stream that the caller runs; dropping it ends what it started.
-//! [`listener`] makes connections out of a TCP port, by way of [`tls`] and [`authority`]; [`serve_grpc`] serves
-//! them; [`health`] and [`http`] tell the outside how we are.
+//! [`listener`] makes connections out of a TCP port, by way of [`tls`] and [`authority`];
+//! [`serve_grpc`] serves them; [`health`] and [`http`] tell the outside how we are.
 
 pub mod authority;
 pub mod clock;
@@ -29,7 +29,8 @@ use self::listener::Incoming;
 /// Receive window of a stream: a whole Envoy buffer of the default size.
 const STREAM_WINDOW: u32 = 1 << 20;
 
-/// Receive window of a connection, shared by all its streams: many bodies at once do not starve the others.
+/// Receive window of a connection, shared by all its streams: many bodies at once do not starve the
+/// others.
 const CONNECTION_WINDOW: u32 = 16 << 20;
 
 /// Silence after which we ask whether the peer is still there.
@@ -38,10 +39,11 @@ const KEEPALIVE: Duration = Duration::from_mins(1);
 /// Time for its answer.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// Streams that the peer may reset before we have looked at them, as in a burst of clients that hang up.
+/// Streams that the peer may reset before we have looked at them, as in a burst of clients that
+/// hang up.
 ///
-/// One more ends the connection and all its streams (the guard against rapid reset); the library's 20 is too few for a
-/// gateway that multiplexes all its clients over one connection.
+/// One more ends the connection and all its streams (the guard against rapid reset); the library's
+/// 20 is too few for a gateway that multiplexes all its clients over one connection.
 const UNSEEN_RESETS: usize = 4096;
 
 /// Limits of each HTTP/2 connection.
@@ -49,7 +51,8 @@ const UNSEEN_RESETS: usize = 4096;
 pub struct Limits {
     /// Streams at a time, which are requests of one gateway worker; 65,536 by default.
     pub streams: u32,
-    /// Octets of the headers of one stream; 64 KiB by default, a little more than Envoy's own limit.
+    /// Octets of the headers of one stream; 64 KiB by default, a little more than Envoy's own
+    /// limit.
     pub header_bytes: u32,
 }
 
@@ -59,8 +62,8 @@ impl Default for Limits {
     }
 }
 
-/// Serves `routes` to all connections until `shutdown`; then closes the port, sends GOAWAY, and returns when the
-/// last open stream has ended. The caller sets the time limit for that.
+/// Serves `routes` to all connections until `shutdown`; then closes the port, sends GOAWAY, and
+/// returns when the last open stream has ended. The caller sets the time limit for that.
 ///
 /// # Errors
 /// When a service is not ready to be called, which ours always are.

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// How long a complete pod list waits for its first scrape round before the replica is ready without it.
+/// How long a complete pod list waits for its first scrape round before the replica is ready
+/// without it.
 ///
 /// An endpoint that was never scraped counts as unknown, not as idle, so routing by our own
 /// accounting is sound from the start; 2 s cover many scrape intervals of 50 ms.
@@ -65,8 +66,8 @@ pub enum Stage {
 }
 
 impl Stage {
-    /// The stage of a pool whose pods were first complete at `listed`: [`Stage::Synced`] after the first
-    /// scrape round, or without it after [`SCRAPE_GRACE`].
+    /// The stage of a pool whose pods were first complete at `listed`: [`Stage::Synced`] after the
+    /// first scrape round, or without it after [`SCRAPE_GRACE`].
     pub fn listed(listed: Instant, round_done: bool, now: Instant) -> Self {
         let waited = now.saturating_duration_since(listed);
         if round_done || waited >= SCRAPE_GRACE { Self::Synced } else { Self::Scraping }

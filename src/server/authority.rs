@@ -2,8 +2,9 @@
 //!
 //! Istio sets no authority for the picker, so Envoy sends the name of its cluster,
 //! `outbound|9002||epp.default.svc.cluster.local`. The `h2` crate, and so hyper and tonic, resets
-//! such a stream with `PROTOCOL_ERROR`. [`Authority`] sits below HTTP/2 and hands on every byte but those of a
-//! refused authority: it becomes a string of the same length with `-` for each offending byte.
+//! such a stream with `PROTOCOL_ERROR`. [`Authority`] sits below HTTP/2 and hands on every byte but
+//! those of a refused authority: it becomes a string of the same length with `-` for each offending
+//! byte.
 //!
 //! Envoy sends the name once per connection and refers to it by a table index afterwards, so that
 //! the price is the walk over frame headers: payloads go straight into the reader's buffer.
@@ -27,8 +28,8 @@ use self::rewriter::Rewriter;
 pub struct Authority<S> {
     inner: S,
     rewriter: Rewriter,
-    /// Bytes behind a header block that did not stay in the reader's buffer: at most one read and one
-    /// header block (128 KiB), as nothing is read while it is not empty.
+    /// Bytes behind a header block that did not stay in the reader's buffer: at most one read and
+    /// one header block (128 KiB), as nothing is read while it is not empty.
     ready: BytesMut,
     ended: bool,
 }

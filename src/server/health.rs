@@ -1,4 +1,5 @@
-//! gRPC health (`grpc.health.v1`) for gateways and the kubelet, and the life sign of the event loops.
+//! gRPC health (`grpc.health.v1`) for gateways and the kubelet, and the life sign of the event
+//! loops.
 //!
 //! | service | SERVING when |
 //! |---|---|
@@ -6,8 +7,8 @@
 //! | `liveness` | every event loop beats; depends on nothing else |
 //! | `inference-extension` | as readiness until that was fulfilled once or 60 s have passed, then until the drain |
 //!
-//! Existing charts use the last name for both probes: it must neither restart a replica that waits for
-//! its pool nor send traffic to one that just started. Any other name is `NOT_FOUND`.
+//! Existing charts use the last name for both probes: it must neither restart a replica that waits
+//! for its pool nor send traffic to one that just started. Any other name is `NOT_FOUND`.
 
 #[cfg(test)]
 mod tests;
@@ -33,7 +34,8 @@ const LIVENESS: &str = "liveness";
 /// The name that existing charts use for both probes.
 const LATCHED: &str = "inference-extension";
 
-/// After this time `inference-extension` is SERVING without a pool, so that no kubelet restarts us for waiting.
+/// After this time `inference-extension` is SERVING without a pool, so that no kubelet restarts us
+/// for waiting.
 const LATCH_AFTER: Duration = Duration::from_mins(1);
 
 /// How often an event loop gives a life sign, and how often they are looked at.

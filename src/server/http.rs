@@ -1,7 +1,7 @@
 //! HTTP/1: metrics and probes on the metrics port, insight and the log level on the admin port.
 //!
-//! [`serve_http`] bounds what a client can hold: headers must come within [`HEADER_TIMEOUT`], a connection lives for
-//! [`CONNECTION_AGE`] at most, and beyond [`CONNECTIONS`] the oldest is closed.
+//! [`serve_http`] bounds what a client can hold: headers must come within 30 s, a connection lives
+//! for 5 minutes at most, and beyond 256 connections the oldest is closed.
 
 #[cfg(test)]
 mod tests;

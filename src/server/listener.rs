@@ -1,7 +1,8 @@
 //! One TCP port for TLS and plaintext, told apart by the first byte.
 //!
-//! [`Incoming`] yields connections that are past their TLS handshake and have sent the HTTP/2 preface. Getting
-//! that far happens in a task per connection, beside the accept loop, within [`HANDSHAKE_TIMEOUT`].
+//! [`Incoming`] yields connections that are past their TLS handshake and have sent the HTTP/2
+//! preface. Getting that far happens in a task per connection, beside the accept loop, within
+//! [`HANDSHAKE_TIMEOUT`].
 
 mod refusal;
 #[cfg(test)]
@@ -64,7 +65,8 @@ pub enum Security {
     PlainOnly,
 }
 
-/// Listens on `port` of all addresses, IPv6 and IPv4, or IPv4 alone where the host has no IPv6; 0 takes a free port.
+/// Listens on `port` of all addresses, IPv6 and IPv4, or IPv4 alone where the host has no IPv6; 0
+/// takes a free port.
 ///
 /// # Errors
 /// When the port is taken or may not be bound.

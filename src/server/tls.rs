@@ -1,7 +1,9 @@
-//! The certificate of the `ext_proc` port: self-signed or from a directory, and what TLS may be spoken.
+//! The certificate of the `ext_proc` port: self-signed or from a directory, and what TLS may be
+//! spoken.
 //!
-//! Gateways do not verify the picker's certificate, so a self-signed one is enough for privacy; with a
-//! directory (a mounted Secret) the pair is read again when its content changes, without a restart.
+//! Gateways do not verify the picker's certificate, so a self-signed one is enough for privacy;
+//! with a directory (a mounted Secret) the pair is read again when its content changes, without a
+//! restart.
 
 mod options;
 #[cfg(test)]
@@ -11,6 +13,7 @@ pub use options::{CipherSuites, MinVersion};
 
 use std::error::Error;
 use std::fs;
+use std::future::pending;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -61,8 +64,8 @@ impl Tls {
     /// Makes or reads the certificate.
     ///
     /// # Errors
-    /// When the pair cannot be read or does not match, a name is no DNS name, or the cipher suites leave
-    /// no version to speak.
+    /// When the pair cannot be read or does not match, a name is no DNS name, or the cipher suites
+    /// leave no version to speak.
     pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
         let provider = Arc::new(settings.cipher_suites.restrict(ring::default_provider()));
         let (certificate, content) = match &settings.directory {
@@ -93,11 +96,12 @@ impl Tls {
         Arc::clone(&self.config)
     }
 
-    /// Follows the files for ever; ends at once when the certificate is self-signed.
+    /// Follows the files for ever; with a self-signed certificate there is nothing to follow, but
+    /// it does not end either.
     ///
     /// `reloads` has the one label `result`: `success` or `error`, counted once per change.
     pub async fn follow(self, reloads: IntCounterVec) {
-        let Some(mut files) = self.files else { return };
+        let Some(mut files) = self.files else { return pending().await };
         loop {
             tokio::time::sleep(POLL).await;
             let directory = files.directory.clone();
@@ -218,7 +222,8 @@ impl std::fmt::Debug for Pair {
     }
 }
 
-/// A certificate for this host by its usual names, of ECDSA P-256, which takes well under 5 ms to make.
+/// A certificate for this host by its usual names, of ECDSA P-256, which takes well under 5 ms to
+/// make.
 fn self_signed(names: &[String], provider: &CryptoProvider) -> Result<CertifiedKey, TlsError> {
     let mut all: Vec<String> =
         ["localhost", "127.0.0.1", "::1"].into_iter().map(String::from).collect();

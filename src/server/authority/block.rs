@@ -1,4 +1,5 @@
-//! One HPACK header block (RFC 7541): finds the literals of `:authority` without a table and rewrites them.
+//! One HPACK header block (RFC 7541): finds the literals of `:authority` without a table and
+//! rewrites them.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,8 @@ const AUTHORITY: &[u8] = b":authority";
 /// Stands for each byte that was taken out of an authority.
 const REPLACEMENT: u8 = b'-';
 
-/// Rewrites each literal `:authority` that h2 would refuse as a plain string of equal decoded length.
+/// Rewrites each literal `:authority` that h2 would refuse as a plain string of equal decoded
+/// length.
 ///
 /// Equal length keeps the dynamic tables of both sides in step: an entry is as large as its decoded
 /// octets. `None` when nothing is to be changed or the block is malformed. A literal that names
@@ -47,7 +49,8 @@ pub(super) fn rewrite(block: &[u8]) -> Option<Vec<u8>> {
     Some(out)
 }
 
-/// What to say instead of `authority`; `None` when h2, which parses it with the `http` crate, takes it as it is.
+/// What to say instead of `authority`; `None` when h2, which parses it with the `http` crate, takes
+/// it as it is.
 pub(super) fn acceptable(authority: &[u8]) -> Option<Vec<u8>> {
     if authority.is_empty() || Authority::try_from(authority).is_ok() {
         return None;
@@ -56,7 +59,8 @@ pub(super) fn acceptable(authority: &[u8]) -> Option<Vec<u8>> {
     Some(authority.iter().map(|&b| if keep(b) { b } else { REPLACEMENT }).collect())
 }
 
-/// The prefix bits of the name index when a literal begins with `first`; `None` for an indexed field or a size update.
+/// The prefix bits of the name index when a literal begins with `first`; `None` for an indexed
+/// field or a size update.
 fn name_index_bits(first: u8) -> Option<u32> {
     match first {
         0x80.. | 0x20..=0x3f => None,
@@ -95,7 +99,8 @@ impl<'a> Cursor<'a> {
         Some(byte)
     }
 
-    /// An integer with a prefix of `bits` (RFC 7541, 5.1); `None` above 28 bits, which no block of ours reaches.
+    /// An integer with a prefix of `bits` (RFC 7541, 5.1); `None` above 28 bits, which no block of
+    /// ours reaches.
     fn integer(&mut self, bits: u32) -> Option<usize> {
         let mask = (1_usize << bits) - 1;
         let mut value = usize::from(self.byte()?) & mask;

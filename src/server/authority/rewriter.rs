@@ -1,4 +1,5 @@
-//! HTTP/2 frames (RFC 9113): passes all bytes on but the header blocks that need another `:authority`.
+//! HTTP/2 frames (RFC 9113): passes all bytes on but the header blocks that need another
+//! `:authority`.
 
 use std::borrow::Cow;
 
@@ -32,9 +33,10 @@ const PRIORITY: u8 = 0x20;
 
 /// The client-to-server half of one HTTP/2 connection, from its first byte on, without I/O.
 ///
-/// All bytes come out in order, unchanged but for the header blocks of [`block::rewrite`]. Bytes are
-/// held back only while a frame header or a header block is incomplete, at most [`BLOCK_LIMIT`].
-/// Malformed frames pass as they are: the HTTP/2 implementation above refuses them.
+/// All bytes come out in order, unchanged but for the header blocks of [`block::rewrite`]. Bytes
+/// are held back only while a frame header or a header block is incomplete, at most
+/// [`BLOCK_LIMIT`]. Malformed frames pass as they are: the HTTP/2 implementation above refuses
+/// them.
 #[derive(Debug)]
 pub(super) struct Rewriter {
     /// Octets that pass before the next frame header: the rest of a payload, at first the preface.
@@ -99,7 +101,8 @@ impl Rewriter {
         whole.saturating_sub(frame.len())
     }
 
-    /// Lets go of what is held back as soon as it is known to be no header block, or a complete one.
+    /// Lets go of what is held back as soon as it is known to be no header block, or a complete
+    /// one.
     fn settle(&mut self, out: &mut BytesMut) {
         let Some(head) = self.held.get(self.frame..).and_then(Head::parse) else { return };
         let end = self.frame + HEAD_LENGTH + head.length;
@@ -164,9 +167,9 @@ impl Head {
 
 /// Appends the complete header block in `frames` to `out` with an authority that h2 takes.
 ///
-/// The block is framed anew: without padding, which is free to go as headers are not flow-controlled,
-/// and in pieces that fit any frame size limit, as it may have grown. `None`, and nothing appended, when
-/// the frames may pass as they are.
+/// The block is framed anew: without padding, which is free to go as headers are not
+/// flow-controlled, and in pieces that fit any frame size limit, as it may have grown. `None`, and
+/// nothing appended, when the frames may pass as they are.
 fn rewrite_frames(frames: &[u8], out: &mut BytesMut) -> Option<()> {
     let (mut head, payload, mut rest) = split_frame(frames)?;
     let (priority, fragment) = strip(head, payload)?;

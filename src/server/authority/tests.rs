@@ -323,6 +323,18 @@ async fn the_adapter_reads_what_the_rewriter_writes_with_any_buffer() {
     }
 }
 
+#[test]
+fn a_block_that_another_frame_interrupts_passes_as_it_is() {
+    let mut block = Vec::new();
+    Encoder::default().encode(&istio().0, plain_form(), &mut block);
+    let (begin, end) = block.split_at(10);
+    for (kind, stream) in [(0x9, 3), (0x0, 1), (0x1, 1)] {
+        let frames = [frame(0x1, 0, 1, begin), frame(kind, 0x4, stream, end)].concat();
+        let wire = [PREFACE, &frames].concat();
+        assert_eq!(rewritten(&wire, &[]), wire, "kind {kind} on stream {stream}");
+    }
+}
+
 #[tokio::test]
 async fn bytes_that_are_held_back_at_the_end_are_not_lost() {
     let (mut client, server) = duplex(64);

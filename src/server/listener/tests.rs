@@ -213,6 +213,28 @@ async fn more_silent_peers_than_handshakes_end_the_oldest() {
     .await;
 }
 
+#[tokio::test]
+async fn a_connection_without_a_place_is_closed_until_another_ends() {
+    let refused = counter("reason");
+    let (address, mut incoming) = port(Security::PlainOnly, refused.clone());
+    incoming.places = Arc::new(Semaphore::new(1));
+    let script = async {
+        let _first = RawClient::new(connect(address).await).await;
+        let placed = incoming.next().await.unwrap().unwrap();
+        let mut second = connect(address).await;
+        let mut byte = [0];
+        tokio::select! {
+            _ = incoming.next() => panic!("a connection without a place"),
+            read = second.read(&mut byte) => assert_eq!(read.unwrap_or(0), 0),
+        }
+        assert_eq!(refused.with_label_values(&["connections"]).get(), 1);
+        drop(placed);
+        let _third = RawClient::new(connect(address).await).await;
+        incoming.next().await.unwrap().unwrap();
+    };
+    timeout(DEADLINE, script).await.expect("done in time");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_handshake_ends_after_its_time() {
     let refused = counter("reason");
@@ -222,7 +244,9 @@ async fn a_handshake_ends_after_its_time() {
     let started = tokio::time::Instant::now();
     tokio::select! {
         _ = incoming.next() => panic!("a connection out of nothing"),
-        read = socket.read(&mut byte) => assert_eq!(read.unwrap_or(0), 0),
+        read = timeout(DEADLINE, socket.read(&mut byte)) => {
+            assert_eq!(read.expect("closed in time").unwrap_or(0), 0);
+        }
     }
     assert!(started.elapsed() >= HANDSHAKE_TIMEOUT);
 }
