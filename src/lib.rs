@@ -1,4 +1,71 @@
 //! Lodesman, the endpoint picker for Kubernetes inference gateways.
+//!
+//! # Bird's-eye view
+//!
+//! A gateway (Envoy) opens one gRPC stream to us for every HTTP request: the ext_proc protocol. We read the request's
+//! headers and body as they pass, choose the model server that will answer it soonest, and name it in a header and in
+//! dynamic metadata; then we watch the answer pass. What we know of the servers comes from their metrics pages, and from
+//! what we ourselves have in flight on them.
+//!
+//! ```text
+//!              metrics pages               ext_proc streams
+//!                    │                            │
+//!   discovery ──▶  scrape                  server::grpc            shell: I/O, clock, dice
+//!        └────┬──────┘                            │
+//!  ───────────│───────────────────────────────────│──────────────────────────────────────
+//!         pool::State ──▶ Snapshot ──▶ director ◀─▶ extproc        core: pure, synchronous
+//!                                         │           │
+//!                                     schedule     request
+//! ```
+//!
+//! # The ladder
+//!
+//! A module uses only modules below it; `tests/architecture.rs` holds the table and fails on an upward import.
+//!
+//! | module | core | what it is |
+//! |---|---|---|
+//! | [`cli`] | | the command line: which command, with what exit code |
+//! | [`app`] | | builds everything, in order; starts and stops it |
+//! | [`server`] | | listeners: ext_proc, health, metrics, admin |
+//! | [`scrape`], [`discovery`], [`telemetry`] | | metrics pages, endpoint lists, logs |
+//! | [`sim`] | its engine | simulated model servers |
+//! | [`config`] | | command line and file, resolved into parts |
+//! | [`extproc`] | yes | the protocol as a state machine |
+//! | [`director`] | yes | the path of one request to its decision |
+//! | [`schedule`] | yes | filters, scorers, pickers, and the table of them |
+//! | [`pool`] | yes | what is known of the endpoints |
+//! | [`request`] | yes | what bodies say |
+//! | [`metrics`] | yes | every family as a typed field |
+//! | [`wire`] | yes | the generated messages |
+//!
+//! Core modules do no I/O, read no clock and roll no dice: the time and a random number are arguments. So the same code
+//! runs in production, in tests and in virtual time.
+//!
+//! # Life of a request
+//!
+//! 1. [`server::grpc`] polls the stream; a message goes to the exchange ([`extproc::Exchange::receive`]).
+//! 2. Headers are read once; the body is held as slices of the receive buffer and scanned as it arrives
+//!    ([`request::Scan`]).
+//! 3. At the end of the body the exchange asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it
+//!    by the gateway's subset and runs the [`schedule::Profile`]: filters, weighted scorers, picker.
+//! 4. The chosen endpoint is charged ([`pool::InFlight`]), and the exchange replies: headers as a difference, the body as
+//!    it came.
+//! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`]).
+//! 6. When the stream is gone, however it went, the charge is released and the request counted under one outcome.
+//!
+//! # Invariants
+//!
+//! - A decision reads one immutable snapshot; one task writes it.
+//! - Every byte of a body is sent on once, in order, or the request is refused, once.
+//! - A request is charged to one endpoint from its decision to the end of its stream.
+//! - A fault of ours ends in a pick; only a failed *filter* under fail-close refuses.
+//! - No prompt text is in a log, a metric or a debug output.
+//! - Every queue, map and buffer has a bound, and its doc comment says what happens there.
+//!
+//! # A newcomer's path
+//!
+//! `schedule/scorer/queue.rs` (a whole plugin), [`schedule::profile`], [`director`], [`extproc`], `pool/state.rs`,
+//! [`app`]: about a thousand lines, and the rest are leaves.
 
 pub mod app;
 pub mod cli;

@@ -1,0 +1,234 @@
+//! The shape of the source tree, checked: who may use whom, what the core may not do, how long files are.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// A module, whether it is core, and the modules that it may use. Lowest first; nobody uses what stands below itself
+/// in this list.
+const LADDER: &[(&str, Kind, &[&str])] = &[
+    ("wire", Kind::Generated, &[]),
+    ("metrics", Kind::Core, &[]),
+    ("pool", Kind::Core, &[]),
+    ("request", Kind::Core, &[]),
+    ("schedule", Kind::Core, &["pool", "request"]),
+    ("director", Kind::Core, &["metrics", "pool", "request", "schedule"]),
+    ("extproc", Kind::Core, &["wire", "metrics", "pool", "request", "schedule", "director"]),
+    ("config", Kind::Shell, &["request", "schedule", "director"]),
+    ("sim/engine", Kind::Core, &[]),
+    ("sim", Kind::Shell, &[]),
+    ("telemetry", Kind::Shell, &["config"]),
+    ("discovery", Kind::Shell, &["pool", "config"]),
+    ("scrape", Kind::Shell, &["pool", "config"]),
+    ("server", Kind::Shell, &["wire", "metrics", "pool", "director", "extproc"]),
+    (
+        "app",
+        Kind::Shell,
+        &[
+            "metrics",
+            "pool",
+            "schedule",
+            "director",
+            "extproc",
+            "config",
+            "telemetry",
+            "discovery",
+            "scrape",
+            "server",
+        ],
+    ),
+    ("cli", Kind::Shell, &["config", "sim", "telemetry", "app"]),
+];
+
+/// What no core module may name: I/O, clocks, global randomness.
+const FORBIDDEN: &[&str] = &[
+    "tokio::",
+    "tonic::",
+    "kube::",
+    "reqwest::",
+    "hyper::",
+    "axum::",
+    "std::fs",
+    "TcpStream",
+    "TcpListener",
+    "UdpSocket",
+    "Instant::now",
+    "SystemTime",
+    "fastrand::u",
+    "fastrand::f",
+    "fastrand::bool",
+    "tracing::",
+    "println!",
+    "std::env::var",
+];
+
+/// The exception: channels and locks of tokio are no I/O.
+const ALLOWED: &str = "tokio::sync";
+
+const LONGEST_FILE: usize = 500;
+
+#[derive(Clone, Copy, PartialEq)]
+enum Kind {
+    Core,
+    Shell,
+    Generated,
+}
+
+/// A source file, its path relative to `src/`.
+struct Source {
+    path: String,
+    text: String,
+}
+
+impl Source {
+    /// The module of the ladder that it belongs to, the most particular one.
+    fn module(&self) -> Option<&'static (&'static str, Kind, &'static [&'static str])> {
+        let within = |name: &str| {
+            self.path.strip_prefix(name).is_some_and(|rest| rest == ".rs" || rest.starts_with('/'))
+        };
+        LADDER.iter().filter(|(name, ..)| within(name)).max_by_key(|(name, ..)| name.len())
+    }
+
+    /// The text without tests.
+    fn production(&self) -> &str {
+        let file = Path::new(&self.path);
+        let is_test = file
+            .components()
+            .any(|part| part.as_os_str() == "tests" || part.as_os_str() == "tests.rs");
+        if is_test || self.path.ends_with("fixture.rs") || self.path.ends_with("testing.rs") {
+            return "";
+        }
+        self.text.find("#[cfg(test)]\nmod tests {").map_or(&self.text, |at| &self.text[..at])
+    }
+
+    fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
+        let code = |(_, line): &(usize, &str)| !line.trim_start().starts_with("//");
+        self.production().lines().enumerate().map(|(at, line)| (at + 1, line)).filter(code)
+    }
+
+    /// Uses of modules that are not below this one.
+    fn upward(&self) -> Vec<String> {
+        let Some((name, _, below)) = self.module() else {
+            return vec![format!("{}: in no module of the ladder", self.path)];
+        };
+        let mut found = Vec::new();
+        for (at, line) in self.lines() {
+            for used in line.split("crate::").skip(1) {
+                let used: String =
+                    used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
+                let own = name.split('/').next() == Some(&used);
+                if !used.is_empty() && !own && !below.contains(&used.as_str()) {
+                    found.push(format!("{}:{at}: {name} may not use {used}", self.path));
+                }
+            }
+        }
+        found
+    }
+
+    /// Words that a core module may not say.
+    fn impure(&self) -> Vec<String> {
+        if self.module().is_none_or(|(_, kind, _)| *kind != Kind::Core) {
+            return Vec::new();
+        }
+        let says = |line: &str, word: &&&str| line.replace(ALLOWED, "").contains(**word);
+        let words = |(at, line): (usize, &str)| {
+            FORBIDDEN
+                .iter()
+                .filter(|word| says(line, word))
+                .map(|word| format!("{}:{at}: the core may not say {word}", self.path))
+                .collect::<Vec<_>>()
+        };
+        self.lines().flat_map(words).collect()
+    }
+}
+
+fn sources() -> Vec<Source> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    let mut found = Vec::new();
+    collect(&root, &mut found);
+    let relative =
+        |path: &PathBuf| path.strip_prefix(&root).unwrap().to_string_lossy().into_owned();
+    let source =
+        |path: PathBuf| Source { path: relative(&path), text: fs::read_to_string(&path).unwrap() };
+    let sources: Vec<_> = found
+        .into_iter()
+        .map(source)
+        .filter(|s| s.path != "lib.rs" && s.path != "main.rs")
+        .collect();
+    assert!(sources.len() > 50, "the tree was found");
+    sources
+}
+
+fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            collect(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            found.push(path);
+        }
+    }
+}
+
+fn none(problems: Vec<String>) {
+    assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
+}
+
+#[test]
+fn modules_use_only_what_is_below_them() {
+    none(sources().iter().flat_map(Source::upward).collect());
+}
+
+#[test]
+fn the_ladder_itself_goes_downward() {
+    for (at, (name, _, below)) in LADDER.iter().enumerate() {
+        for used in *below {
+            assert!(
+                LADDER[..at].iter().any(|(lower, ..)| lower == used),
+                "{name} uses {used}, which is not below it"
+            );
+        }
+    }
+}
+
+#[test]
+fn the_core_does_no_io_reads_no_clock_and_rolls_no_dice() {
+    none(sources().iter().flat_map(Source::impure).collect());
+}
+
+#[test]
+fn an_upward_import_and_an_impure_core_are_found() {
+    let text = "//! Doc.\nuse crate::server::clock;\nlet now = Instant::now();\n".to_owned();
+    let source = Source { path: "pool/bad.rs".to_owned(), text };
+    assert_eq!(source.upward(), ["pool/bad.rs:2: pool may not use server"]);
+    assert_eq!(source.impure(), ["pool/bad.rs:3: the core may not say Instant::now"]);
+    let outside = Source { path: "stray.rs".to_owned(), text: String::new() };
+    assert_eq!(outside.upward().len(), 1);
+}
+
+#[test]
+fn files_are_short_and_say_what_they_are() {
+    let long = |source: &Source| source.text.lines().count() > LONGEST_FILE;
+    let mute = |source: &Source| !source.text.starts_with("//!") && !source.production().is_empty();
+    let problem = |source: &Source| match (long(source), mute(source)) {
+        (true, _) => Some(format!("{}: longer than {LONGEST_FILE} lines", source.path)),
+        (_, true) => Some(format!("{}: no module doc", source.path)),
+        _ => None,
+    };
+    none(sources().iter().filter_map(problem).collect());
+}
+
+#[test]
+fn every_plugin_file_is_in_the_table() {
+    let sources = sources();
+    let table = &sources.iter().find(|source| source.path == "schedule/registry.rs").unwrap().text;
+    let mut count = 0;
+    for kind in ["filter", "scorer", "picker"] {
+        let folder = format!("schedule/{kind}/");
+        for file in sources.iter().filter_map(|source| source.path.strip_prefix(&folder)) {
+            let row = format!("{kind}::{}::PLUGIN", file.trim_end_matches(".rs"));
+            assert!(table.contains(&row), "{folder}{file} has no row {row}");
+            count += 1;
+        }
+    }
+    assert!(count > 5, "plugins were found");
+}
