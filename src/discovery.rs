@@ -71,7 +71,7 @@ pub fn listed(addresses: &[SocketAddr]) -> Vec<EndpointSpec> {
 /// # Errors
 /// When it is no YAML, or no map with `endpoints`: what is wrong with it, by line.
 pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
-    let tree = tree::parse(text).map_err(|problem| vec![problem])?;
+    let tree = tree::parse(text)?;
     let (document, mut problems) = read::<Document>(&tree);
     let unusable = problems.iter().any(|problem| matches!(problem.path.as_str(), "" | "endpoints"));
     let mut listing = Listing::default();
@@ -185,10 +185,10 @@ impl Entry {
         let address = &self.address;
         let bare =
             address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-        let ip: IpAddr = bare.parse().map_err(|_| {
+        let Ok(ip) = bare.parse::<IpAddr>() else {
             let message = format!("`{address}` is no IP address; host names are not supported yet");
-            ("address", message)
-        })?;
+            return Err(("address", message));
+        };
         let namespace = if self.namespace.is_empty() { NAMESPACE } else { &self.namespace };
         Ok(EndpointSpec {
             name: self.name.clone(),
@@ -235,13 +235,12 @@ impl<'de> Deserialize<'de> for Port {
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Port, E> {
                 let port = u16::try_from(number).ok().filter(|port| *port > 0);
-                port.map(Port).ok_or_else(|| E::custom(format_args!("{number} is no port")))
+                port.map(Port).ok_or_else(|| E::custom("is not between 1 and 65535"))
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Port, E> {
-                let number =
-                    text.parse().map_err(|_| E::custom(format_args!("`{text}` is no port")))?;
-                self.visit_u64(number)
+                // What is no number is no port either.
+                self.visit_u64(text.parse().unwrap_or_default())
             }
         }
 

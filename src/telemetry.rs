@@ -3,11 +3,9 @@
 //! Lines go to a thread of their own through a bounded queue: who logs never waits for a slow terminal or pipe. When
 //! the queue is full, lines are dropped and counted.
 
-use std::io::Write;
-
 use tracing::Subscriber;
 use tracing::subscriber::SetGlobalDefaultError;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -140,6 +138,7 @@ where
 
 #[cfg(test)]
 mod tests {
+    use std::io::Write;
     use std::sync::Arc;
 
     use parking_lot::Mutex;
@@ -200,6 +199,7 @@ mod tests {
             tracing::debug!("three");
             level.set("lodesman=off").expect("directives");
             tracing::error!("four");
+            assert_eq!(level.get(), "lodesman=off");
         });
         let text = lines.take();
         assert!(
@@ -209,7 +209,6 @@ mod tests {
                 && !text.contains("four"),
             "{text}"
         );
-        assert_eq!(level.get(), "lodesman=off");
     }
 
     #[test]

@@ -21,8 +21,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
 
-/// Flags of a serving process.
+/// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
+#[command(args_override_self = true)]
 pub struct Flags {
     /// Where to listen.
     #[command(flatten, next_help_heading = "Listeners")]
@@ -50,7 +51,7 @@ pub struct Flags {
 /// Listeners.
 #[derive(Args, Clone, Debug)]
 pub struct Listen {
-    /// Port of ext_proc over gRPC, on all addresses.
+    /// Port of the gateway's gRPC streams, on all addresses.
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
     pub grpc_port: u16,
     /// Port of gRPC health, on all addresses.
@@ -77,7 +78,7 @@ pub struct Listen {
     /// Whether to count gRPC messages.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
     pub enable_grpc_stream_metrics: bool,
-    /// Accepted and without effect: health is always served on the ext_proc port too.
+    /// Accepted and without effect: health is always served on the port of the streams too.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
     pub health_checking: Option<bool>,
     /// Answers every request with its first message and decides nothing: the floor of a latency measurement.
@@ -85,7 +86,7 @@ pub struct Listen {
     pub null: bool,
 }
 
-/// TLS of the ext_proc port.
+/// TLS of the gateway's streams.
 #[derive(Args, Clone, Debug)]
 pub struct Tls {
     /// TLS only, or plaintext only with =false; both on one port, told apart by the first byte, when absent.
@@ -97,8 +98,13 @@ pub struct Tls {
     /// Accepted and without effect: a changed certificate is always read again.
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
     pub enable_cert_reload: Option<bool>,
-    /// Least TLS version: VersionTLS12 or VersionTLS13 [default: VersionTLS12].
-    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    /// Least TLS version [default: 1.2].
+    #[arg(
+        long,
+        value_name = "VersionTLS12|VersionTLS13",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub tls_min_version: TlsVersion,
     /// Cipher suites by their names in Go or of IANA, comma separated; all good ones when empty.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -129,8 +135,8 @@ pub struct Pool {
     /// Report the scores of the candidates in dynamic metadata.
     #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
     pub emit_endpoint_scores: bool,
-    /// What a fault of ours means, over the pool's own setting: FailOpen or FailClose.
-    #[arg(long, value_name = "MODE")]
+    /// What a fault of ours means, over the pool's own setting.
+    #[arg(long, value_name = "FailOpen|FailClose")]
     pub failure_mode: Option<FailureMode>,
 }
 
@@ -151,13 +157,13 @@ pub struct Scrape {
 /// Metric names of the default engine that replace its own. Deprecated.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricNames {
-    /// Deprecated: metric of the requests that wait [default: vllm:num_requests_waiting].
+    /// Deprecated: metric of the requests that wait.
     #[arg(long = "total-queued-requests-metric", value_name = "NAME", value_parser = metric_name)]
     pub waiting: Option<String>,
-    /// Deprecated: metric of the requests that run [default: vllm:num_requests_running].
+    /// Deprecated: metric of the requests that run.
     #[arg(long = "total-running-requests-metric", value_name = "NAME", value_parser = metric_name)]
     pub running: Option<String>,
-    /// Deprecated: metric of the used share of the KV cache [default: vllm:kv_cache_usage_perc].
+    /// Deprecated: metric of the used share of the KV cache.
     #[arg(long = "kv-cache-usage-percentage-metric", value_name = "NAME", value_parser = metric_name)]
     pub kv_usage: Option<String>,
 }

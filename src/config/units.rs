@@ -98,7 +98,7 @@ impl FromStr for GoDuration {
         if text.is_empty() {
             return Err(bad());
         }
-        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| bad())
+        Duration::try_from_secs_f64(seconds).ok().map(Self).ok_or_else(bad)
     }
 }
 

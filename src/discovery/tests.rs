@@ -66,7 +66,7 @@ fn listed_endpoints_are_named_by_their_addresses() {
     assert_eq!(names, ["10.0.0.1:8000", "[fd00::1]:1"]);
 }
 
-/// A mounted ConfigMap: the file is a link through `..data`, which is a link that is swapped as a whole.
+/// A mounted volume of Kubernetes: the file is a link through `..data`, which is a link that is swapped as a whole.
 struct Mount {
     root: tempfile::TempDir,
     version: u32,
