@@ -42,15 +42,14 @@ pub struct Listing {
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// It cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("{}: {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Why.
-        #[source]
         error: std::io::Error,
     },
-    /// It is no document.
+    /// It is no document; the text says which, where and why.
     #[error("{0}")]
     Unusable(String),
 }
@@ -104,28 +103,21 @@ pub async fn follow(
 ) -> Result<(), DiscoveryError> {
     let mut watched = Watched::new(file.path);
     loop {
-        match watched.poll().await {
+        let text = watched.poll().await;
+        let listing =
+            text.and_then(|text| text.map(|text| usable(watched.path(), &text)).transpose());
+        match listing {
             Ok(None) => (),
-            Ok(Some(text)) => match usable(watched.path(), &text) {
-                Ok(listing) => {
-                    log(watched.path(), &listing);
-                    if events.send(Event::Endpoints(listing.endpoints)).await.is_err() {
-                        return Ok(());
-                    }
+            Ok(Some(listing)) => {
+                log(watched.path(), &listing);
+                if events.send(Event::Endpoints(listing.endpoints)).await.is_err() {
+                    return Ok(());
                 }
-                Err(error) if !file.watch => return Err(error),
-                Err(error) => {
-                    let error = error.to_string();
-                    tracing::warn!(error, "endpoint file unusable, the last list stays");
-                }
-            },
+            }
             Err(error) if !file.watch => return Err(error),
             Err(error) => {
-                let error = format!(
-                    "{error}: {:?}",
-                    std::error::Error::source(&error).map(ToString::to_string)
-                );
-                tracing::warn!(error, "endpoint file unreadable, the last list stays");
+                let error = error.to_string();
+                tracing::warn!(error, "endpoint file not usable, the last list stays");
             }
         }
         if !file.watch {
@@ -141,10 +133,10 @@ pub async fn follow(
 fn usable(path: &Path, text: &str) -> Result<Listing, DiscoveryError> {
     parse(text).map_err(|problems| {
         let path = path.display().to_string();
-        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let texts: Vec<_> =
-            errors.take(1).map(|problem| problem.in_file(&path).to_string()).collect();
-        DiscoveryError::Unusable(texts.concat())
+        let first = problems.iter().find(|problem| problem.severity == Severity::Error);
+        DiscoveryError::Unusable(
+            first.map_or_else(String::new, |first| first.in_file(&path).to_string()),
+        )
     })
 }
 

@@ -182,6 +182,11 @@ impl Scraper {
 }
 
 impl Pace {
+    /// The given interval, else adaptive.
+    pub fn new(interval: Option<Duration>) -> Self {
+        interval.map_or(Self::Adaptive, Self::Fixed)
+    }
+
     /// The time between two scrapes of `endpoint` as things are.
     fn interval(self, endpoint: &Endpoint) -> Duration {
         match self {

@@ -198,6 +198,12 @@ pub enum TlsVersion {
 }
 
 impl Flags {
+    /// The long names of all flags, which [`argv::spelled`](crate::config::argv::spelled) asks for.
+    pub fn names() -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new(""));
+        command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
+    }
+
     /// The pool's namespace; `environment` is the value of `NAMESPACE`.
     pub fn namespace<'a>(&'a self, environment: Option<&'a str>) -> &'a str {
         let given = [Some(self.pool.pool_namespace.as_str()), environment];

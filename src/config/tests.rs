@@ -226,3 +226,28 @@ fn problems_are_data_for_a_machine() {
     let problems = with_header("plugins: [{type: queue-scoer}]\n").expect_err("has errors");
     expect![[r#"[{"severity":"error","path":"plugins[0].type","line":3,"message":"unknown plugin type `queue-scoer`","hint":"did you mean `queue-scorer`?"}]"#]].assert_eq(&serde_json::to_string(&problems).unwrap());
 }
+
+#[test]
+fn a_document_that_is_deep_or_multiplies_itself_is_refused() {
+    let deep = format!("{HEADER}plugins: {}", "[".repeat(100_000));
+    let lines =
+        (1..20).map(|n| format!("- &a{n} [{}]\n", vec![format!("*a{}", n - 1); 20].join(",")));
+    let bomb = format!("{HEADER}plugins:\n- &a0 [x]\n{}", lines.collect::<String>());
+    for text in [deep, bomb] {
+        assert!(load(Some(&text), &[PLUGINS]).is_err());
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_damage_to_a_document_is_survived(
+        damage in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), "[-\\[\\]{}:,&*|>a0 \n'\"]{0,4}"), 1..6),
+    ) {
+        let mut text = format!("{HEADER}{FULL_OF_MISTAKES}");
+        for (at, insert) in damage {
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &insert);
+        }
+        proptest::prop_assert!(load(Some(&text), &[PLUGINS]).is_err(), "it has a mistake too many");
+    }
+}

@@ -266,6 +266,28 @@ async fn a_full_queue_drops_samples_and_holds_nobody_up() {
 }
 
 #[tokio::test]
+async fn a_loop_that_panics_is_begun_again_beside_the_others() {
+    let server = Server::constant(|| GOOD.into_response()).await;
+    let bench = Bench::new(&[server.address], Pace::Adaptive, 8);
+    let (sender, _events) = mpsc::channel(1);
+    let scraper = Scraper::new(Dialect::default(), Pace::Adaptive, sender, Arc::default()).unwrap();
+    let (scraper, snapshot) = (Arc::new(scraper), Arc::clone(&bench.pool.borrow()));
+    let mut loops = Loops::default();
+    let id = bench.endpoint(server.address).id;
+    let panics = loops.tasks.spawn(async { panic!("on purpose") });
+    let panicked = panics.id();
+    loops.by_endpoint.insert(id, panics);
+    let error = loops.tasks.join_next().await.unwrap().unwrap_err();
+    loops.ended(&error, &scraper, &snapshot);
+    assert_eq!((loops.tasks.len(), loops.by_endpoint[&id].id() == panicked), (1, false));
+    loops.follow(&scraper, &snapshot);
+    assert_eq!(loops.tasks.len(), 1, "not a second one");
+    loops.follow(&scraper, &Snapshot::default());
+    let ended = timeout(DEADLINE, loops.tasks.join_next()).await.expect("aborted").unwrap();
+    assert!(ended.unwrap_err().is_cancelled() && loops.by_endpoint.is_empty());
+}
+
+#[tokio::test]
 async fn it_ends_with_its_pool() {
     let server = Server::constant(|| GOOD.into_response()).await;
     let Bench { pool, mut task, .. } = Bench::new(&[server.address], Pace::Adaptive, 8);
