@@ -1,7 +1,7 @@
 //! Command line and configuration file, resolved into what the application is built from.
 //!
 //! Three steps: a document becomes a [`tree`] that knows its lines, the [`reader`] turns that into the mirror of
-//! [`file`], and [`resolve`] turns the mirror into parts. None of them stops at the first mistake: [`load`] reports
+//! [`mod@file`], and [`resolve`] turns the mirror into parts. None of them stops at the first mistake: [`load`] reports
 //! all of them, each with its path in the document and its line.
 
 use crate::schedule::registry::Plugin;

@@ -90,7 +90,8 @@ impl LogLevel {
         self.filter.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as `lodesman::scrape=trace,h2=debug`.
+    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as
+    /// `lodesman::scrape=trace,h2=debug`.
     ///
     /// # Errors
     /// When the text is neither; the filter stays.

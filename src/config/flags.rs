@@ -70,16 +70,18 @@ pub struct Listen {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
     /// Largest gRPC message to receive [default: 65MiB].
-    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_recv_msg_size: usize,
     /// Largest gRPC message to send [default: 65MiB].
-    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_send_msg_size: usize,
     /// Whether to count gRPC messages.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub enable_grpc_stream_metrics: bool,
     /// Accepted and without effect: health is always served on the port of the streams too.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub health_checking: Option<bool>,
     /// Answers every request with its first message and decides nothing: the floor of a latency measurement.
     #[arg(long, hide = true)]
@@ -90,13 +92,15 @@ pub struct Listen {
 #[derive(Args, Clone, Debug)]
 pub struct Tls {
     /// TLS only, or plaintext only with =false; both on one port, told apart by the first byte, when absent.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub secure_serving: Option<bool>,
     /// Directory with tls.crt and tls.key; a certificate is made when absent.
     #[arg(long, value_name = "DIR", value_parser = path)]
     pub cert_path: Option<PathBuf>,
     /// Accepted and without effect: a changed certificate is always read again.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub enable_cert_reload: Option<bool>,
     /// Least TLS version [default: 1.2].
     #[arg(
@@ -120,20 +124,22 @@ pub struct Pool {
     /// The text of a configuration file.
     #[arg(long, value_name = "YAML")]
     pub config_text: Option<String>,
-    /// Endpoints to serve, without Kubernetes: ip:port or [ipv6]:port, comma separated.
+    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000` or `[fd00::1]:8000`, comma separated.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub endpoints: Vec<SocketAddr>,
     /// Name of the InferencePool.
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_name: String,
     /// Its namespace [default: $NAMESPACE, else default].
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     pub pool_namespace: String,
     /// Do not restrict the choice to the endpoints that a gateway names.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub disable_endpoint_subset_filter: bool,
     /// Report the scores of the candidates in dynamic metadata.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub emit_endpoint_scores: bool,
     /// What a fault of ours means, over the pool's own setting.
     #[arg(long, value_name = "FailOpen|FailClose")]

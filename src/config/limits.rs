@@ -15,7 +15,8 @@ const MIB: u64 = 1 << 20;
 pub struct Limits {
     /// Longest request body; a longer one is answered 413. Default 64 MiB.
     pub max_request_body: u64,
-    /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory limit.
+    /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory
+    /// limit.
     pub body_budget: u64,
     /// Longest time from a request's headers to the end of its body. Default 60 s.
     pub body_read_timeout: Duration,

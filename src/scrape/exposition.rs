@@ -3,7 +3,7 @@
 //! Several series of one metric are several engines behind one address: counts are summed, utilizations give the
 //! maximum. A series whose value is malformed, negative or not finite makes its whole signal unknown: a sum without it
 //! would show an engine as idle. Timestamps and exemplars are ignored. No copy, but of a line that a chunk boundary
-//! cuts; a line longer than [`LONGEST_LINE`] is skipped.
+//! cuts; a line longer than 64 KiB is skipped.
 
 use crate::pool::Sample;
 use crate::scrape::dialect::{Dialect, Signal};

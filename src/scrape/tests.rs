@@ -114,6 +114,19 @@ impl Bench {
     }
 }
 
+/// Where log lines go.
+struct Log(Arc<parking_lot::Mutex<Vec<u8>>>);
+
+impl std::io::Write for Log {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0.lock().write(bytes)
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 fn endless() -> Response {
     let line = Bytes::from("x".repeat(99_999) + "\n");
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
@@ -238,9 +251,14 @@ async fn a_page_that_breaks_off_is_no_sample() {
 }
 
 #[tokio::test]
-async fn a_server_that_recovers_is_scraped_again() {
+async fn a_server_that_recovers_is_scraped_again_and_only_changes_are_logged() {
+    let log = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let writer = Arc::clone(&log);
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(move || Log(Arc::clone(&writer))).finish();
+    let _log = tracing::subscriber::set_default(subscriber);
     let answer = |asked| {
-        let good = asked >= 4;
+        let good = asked >= 5;
         std::future::ready(if good {
             GOOD.into_response()
         } else {
@@ -250,7 +268,14 @@ async fn a_server_that_recovers_is_scraped_again() {
     let server = Server::new(answer).await;
     let mut bench = Bench::new(&[server.address], Pace::Fixed(Duration::from_millis(5)), 8);
     assert_eq!(bench.next().await.1.waiting, Some(3.0));
-    bench.failures("status", 4).await;
+    bench.next().await;
+    bench.failures("status", 5).await;
+    let text = String::from_utf8(log.lock().clone()).unwrap();
+    let lines: Vec<_> = text
+        .lines()
+        .map(|line| (line.contains("reachable again"), line.contains("\"status\"")))
+        .collect();
+    assert_eq!(lines, [(false, true), (true, false)], "{text}");
 }
 
 #[tokio::test]
