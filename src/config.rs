@@ -1,7 +1,7 @@
 //! Command line and configuration file, resolved into what the application is built from.
 //!
 //! Three steps: a document becomes a [`tree`] that knows its lines, the [`reader`] turns that into the mirror of
-//! [`file`], and [`resolve`] turns the mirror into parts. None of them stops at the first mistake: [`load`] reports
+//! [`mod@file`], and [`resolve`] turns the mirror into parts. None of them stops at the first mistake: [`load`] reports
 //! all of them, each with its path in the document and its line.
 
 use crate::schedule::registry::Plugin;
@@ -30,9 +30,11 @@ pub mod units;
 /// When the document has an error: all its problems, warnings too, by line.
 pub fn load(text: Option<&str>, tables: &[&'static [Plugin]]) -> Result<Resolved, Vec<Problem>> {
     let Some(text) = text else { return resolve::resolve(&file::File::default(), tables) };
-    let tree = tree::parse(text).map_err(|problem| vec![problem])?;
+    let tree = tree::parse(text)?;
     let (file, mut problems) = reader::read::<file::File>(&tree);
-    problems.extend(file.header_problems());
+    if problems.iter().all(|problem| !problem.path.is_empty()) {
+        problems.extend(file.header_problems());
+    }
     let resolved = match resolve::resolve(&file, tables) {
         Ok(mut resolved) => {
             problems.append(&mut resolved.warnings);

@@ -42,15 +42,14 @@ pub struct Listing {
 #[derive(Debug, thiserror::Error)]
 pub enum DiscoveryError {
     /// It cannot be read.
-    #[error("cannot read {}", path.display())]
+    #[error("{}: {error}", path.display())]
     Read {
         /// Which file.
         path: PathBuf,
         /// Why.
-        #[source]
         error: std::io::Error,
     },
-    /// It is no document.
+    /// It is no document; the text says which, where and why.
     #[error("{0}")]
     Unusable(String),
 }
@@ -71,7 +70,7 @@ pub fn listed(addresses: &[SocketAddr]) -> Vec<EndpointSpec> {
 /// # Errors
 /// When it is no YAML, or no map with `endpoints`: what is wrong with it, by line.
 pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
-    let tree = tree::parse(text).map_err(|problem| vec![problem])?;
+    let tree = tree::parse(text)?;
     let (document, mut problems) = read::<Document>(&tree);
     let unusable = problems.iter().any(|problem| matches!(problem.path.as_str(), "" | "endpoints"));
     let mut listing = Listing::default();
@@ -104,28 +103,21 @@ pub async fn follow(
 ) -> Result<(), DiscoveryError> {
     let mut watched = Watched::new(file.path);
     loop {
-        match watched.poll().await {
+        let text = watched.poll().await;
+        let listing =
+            text.and_then(|text| text.map(|text| usable(watched.path(), &text)).transpose());
+        match listing {
             Ok(None) => (),
-            Ok(Some(text)) => match usable(watched.path(), &text) {
-                Ok(listing) => {
-                    log(watched.path(), &listing);
-                    if events.send(Event::Endpoints(listing.endpoints)).await.is_err() {
-                        return Ok(());
-                    }
+            Ok(Some(listing)) => {
+                log(watched.path(), &listing);
+                if events.send(Event::Endpoints(listing.endpoints)).await.is_err() {
+                    return Ok(());
                 }
-                Err(error) if !file.watch => return Err(error),
-                Err(error) => {
-                    let error = error.to_string();
-                    tracing::warn!(error, "endpoint file unusable, the last list stays");
-                }
-            },
+            }
             Err(error) if !file.watch => return Err(error),
             Err(error) => {
-                let error = format!(
-                    "{error}: {:?}",
-                    std::error::Error::source(&error).map(ToString::to_string)
-                );
-                tracing::warn!(error, "endpoint file unreadable, the last list stays");
+                let error = error.to_string();
+                tracing::warn!(error, "endpoint file not usable, the last list stays");
             }
         }
         if !file.watch {
@@ -141,10 +133,10 @@ pub async fn follow(
 fn usable(path: &Path, text: &str) -> Result<Listing, DiscoveryError> {
     parse(text).map_err(|problems| {
         let path = path.display().to_string();
-        let errors = problems.iter().filter(|problem| problem.severity == Severity::Error);
-        let texts: Vec<_> =
-            errors.take(1).map(|problem| problem.in_file(&path).to_string()).collect();
-        DiscoveryError::Unusable(texts.concat())
+        let first = problems.iter().find(|problem| problem.severity == Severity::Error);
+        DiscoveryError::Unusable(
+            first.map_or_else(String::new, |first| first.in_file(&path).to_string()),
+        )
     })
 }
 
@@ -185,10 +177,10 @@ impl Entry {
         let address = &self.address;
         let bare =
             address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-        let ip: IpAddr = bare.parse().map_err(|_| {
+        let Ok(ip) = bare.parse::<IpAddr>() else {
             let message = format!("`{address}` is no IP address; host names are not supported yet");
-            ("address", message)
-        })?;
+            return Err(("address", message));
+        };
         let namespace = if self.namespace.is_empty() { NAMESPACE } else { &self.namespace };
         Ok(EndpointSpec {
             name: self.name.clone(),
@@ -235,13 +227,12 @@ impl<'de> Deserialize<'de> for Port {
 
             fn visit_u64<E: Error>(self, number: u64) -> Result<Port, E> {
                 let port = u16::try_from(number).ok().filter(|port| *port > 0);
-                port.map(Port).ok_or_else(|| E::custom(format_args!("{number} is no port")))
+                port.map(Port).ok_or_else(|| E::custom("is not between 1 and 65535"))
             }
 
             fn visit_str<E: Error>(self, text: &str) -> Result<Port, E> {
-                let number =
-                    text.parse().map_err(|_| E::custom(format_args!("`{text}` is no port")))?;
-                self.visit_u64(number)
+                // What is no number is no port either.
+                self.visit_u64(text.parse().unwrap_or_default())
             }
         }
 

@@ -66,7 +66,7 @@ pub struct Scraper {
 pub enum ClientError {
     /// Its TLS.
     #[error("TLS of the scraping client")]
-    Tls(#[from] rustls::Error),
+    Tls(#[source] Box<rustls::Error>),
     /// Anything else of it.
     #[error("scraping client")]
     Http(#[from] reqwest::Error),
@@ -182,6 +182,11 @@ impl Scraper {
 }
 
 impl Pace {
+    /// The given interval, else adaptive.
+    pub fn new(interval: Option<Duration>) -> Self {
+        interval.map_or(Self::Adaptive, Self::Fixed)
+    }
+
     /// The time between two scrapes of `endpoint` as things are.
     fn interval(self, endpoint: &Endpoint) -> Duration {
         match self {
@@ -241,7 +246,8 @@ fn back_off(interval: Duration, failures: u32, dice: f32) -> Duration {
 fn client() -> Result<reqwest::Client, ClientError> {
     let provider = Arc::new(ring::default_provider());
     let tls = rustls::ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()?
+        .with_safe_default_protocol_versions()
+        .map_err(|error| ClientError::Tls(error.into()))?
         .with_root_certificates(rustls::RootCertStore::empty())
         .with_no_client_auth();
     let identity = http::HeaderValue::from_static("identity");

@@ -90,7 +90,8 @@ impl LogLevel {
         self.filter.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as `lodesman::scrape=trace,h2=debug`.
+    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as
+    /// `lodesman::scrape=trace,h2=debug`.
     ///
     /// # Errors
     /// When the text is neither; the filter stays.
@@ -199,6 +200,7 @@ mod tests {
             tracing::debug!("three");
             level.set("lodesman=off").expect("directives");
             tracing::error!("four");
+            assert_eq!(level.get(), "lodesman=off");
         });
         let text = lines.take();
         assert!(
@@ -208,7 +210,6 @@ mod tests {
                 && !text.contains("four"),
             "{text}"
         );
-        assert_eq!(level.get(), "lodesman=off");
     }
 
     #[test]

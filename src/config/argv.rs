@@ -3,8 +3,9 @@
 use std::ffi::OsString;
 
 /// Spells each flag of `args` that is in `known` (long names) the way the parser takes it: `-flag` and `--someFlag`
-/// become `--flag` and `--some-flag`, and `--flag=` is left out, as an empty value is the reference's default.
-/// Everything else, and all after `--`, stays as it is.
+/// become `--flag` and `--some-flag`, and `--flag=` is left out, as an empty value is the reference's default. A word
+/// after one dash is taken for a flag too, so that the parser can name the nearest. Everything else, and all after
+/// `--`, stays as it is.
 pub fn spelled(args: impl IntoIterator<Item = OsString>, known: &[String]) -> Vec<OsString> {
     let mut literal = false;
     let spell = |arg: OsString| {
@@ -18,14 +19,17 @@ pub fn spelled(args: impl IntoIterator<Item = OsString>, known: &[String]) -> Ve
     args.into_iter().filter_map(spell).collect()
 }
 
-/// The flag with two dashes and in kebab case; none when `arg` is no flag of `known`.
+/// The flag with two dashes and in kebab case; none when `arg` is not to be changed.
 fn long(arg: &str, known: &[String]) -> Option<String> {
     let flag = arg.strip_prefix("--").or_else(|| arg.strip_prefix('-'))?;
     let end = flag.find('=').unwrap_or(flag.len());
     let (name, value) = flag.split_at_checked(end)?;
     let name = kebab(name);
+    let word = !arg.starts_with("--")
+        && name.len() > 2
+        && name.bytes().all(|byte| byte.is_ascii_lowercase() || byte == b'-');
     // A single letter is a short flag, which the parser knows itself.
-    (name.len() > 1 && known.contains(&name)).then(|| format!("--{name}{value}"))
+    (word || (name.len() > 1 && known.contains(&name))).then(|| format!("--{name}{value}"))
 }
 
 /// `refreshMetricsInterval` as `refresh-metrics-interval`.
@@ -69,7 +73,7 @@ mod tests {
 
     #[test]
     fn what_is_no_known_flag_stays() {
-        let args = ["--nonsense", "-Grpc", "value", "--", "-grpc-port"];
+        let args = ["--nonSense", "-v4", "-n5", "-5", "value", "--", "-grpc-port"];
         assert_eq!(spell(&args), args);
     }
 }

@@ -1,4 +1,5 @@
-//! The configuration file as it is written: the reference's `EndpointPickerConfig`, and our own settings under `lodesman`.
+//! The configuration file as it is written: the reference's `EndpointPickerConfig`, and our own settings under
+//! `lodesman`.
 //!
 //! Only serde; every field may be absent, and what it then means is decided in [`resolve`](crate::config::resolve).
 

@@ -21,8 +21,9 @@ const MIN_INTERVAL: Duration = Duration::from_millis(50);
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
 
-/// Flags of a serving process.
+/// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
+#[command(args_override_self = true)]
 pub struct Flags {
     /// Where to listen.
     #[command(flatten, next_help_heading = "Listeners")]
@@ -50,7 +51,7 @@ pub struct Flags {
 /// Listeners.
 #[derive(Args, Clone, Debug)]
 pub struct Listen {
-    /// Port of ext_proc over gRPC, on all addresses.
+    /// Port of the gateway's gRPC streams, on all addresses.
     #[arg(long, value_name = "PORT", default_value_t = 9002)]
     pub grpc_port: u16,
     /// Port of gRPC health, on all addresses.
@@ -69,39 +70,48 @@ pub struct Listen {
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
     /// Largest gRPC message to receive [default: 65MiB].
-    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_recv_msg_size: usize,
     /// Largest gRPC message to send [default: 65MiB].
-    #[arg(long, value_name = "SIZE", default_value = "", value_parser = message_bytes, hide_default_value = true)]
+    #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_send_msg_size: usize,
     /// Streams of one connection at a time, which are requests of one gateway worker.
     #[arg(long, value_name = "N", default_value_t = 65_536)]
     pub max_concurrent_streams: u32,
     /// Show the reference's metrics of ext_proc streams.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub enable_grpc_stream_metrics: bool,
-    /// Accepted and without effect: health is always served on the ext_proc port too.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    /// Accepted and without effect: health is always served on the port of the streams too.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub health_checking: Option<bool>,
     /// Answers every request with its first message and decides nothing: the floor of a latency measurement.
     #[arg(long, hide = true)]
     pub null: bool,
 }
 
-/// TLS of the ext_proc port.
+/// TLS of the gateway's streams.
 #[derive(Args, Clone, Debug)]
 pub struct Tls {
     /// TLS only, or plaintext only with =false; both on one port, told apart by the first byte, when absent.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub secure_serving: Option<bool>,
     /// Directory with tls.crt and tls.key; a certificate is made when absent.
     #[arg(long, value_name = "DIR", value_parser = path)]
     pub cert_path: Option<PathBuf>,
     /// Accepted and without effect: a changed certificate is always read again.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
+          value_parser = boolean)]
     pub enable_cert_reload: Option<bool>,
-    /// Least TLS version: VersionTLS12 or VersionTLS13 [default: VersionTLS12].
-    #[arg(long, value_name = "VERSION", default_value = "", hide_default_value = true)]
+    /// Least TLS version [default: 1.2].
+    #[arg(
+        long,
+        value_name = "VersionTLS12|VersionTLS13",
+        default_value = "",
+        hide_default_value = true
+    )]
     pub tls_min_version: TlsVersion,
     /// Cipher suites by their names in Go or of IANA, comma separated; all good ones when empty.
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
@@ -117,23 +127,25 @@ pub struct Pool {
     /// The text of a configuration file.
     #[arg(long, value_name = "YAML")]
     pub config_text: Option<String>,
-    /// Endpoints to serve, without Kubernetes: ip:port or [ipv6]:port, comma separated.
+    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000` or `[fd00::1]:8000`, comma separated.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub endpoints: Vec<SocketAddr>,
     /// Name of the InferencePool.
-    #[arg(long, value_name = "NAME", default_value = "")]
+    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_name: String,
     /// Its namespace [default: $NAMESPACE, else default].
     #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
     pub pool_namespace: String,
     /// Do not restrict the choice to the endpoints that a gateway names.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub disable_endpoint_subset_filter: bool,
     /// Report the scores of the candidates in dynamic metadata.
-    #[arg(long, default_value_t = false, action = ArgAction::Set, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_parser = boolean)]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub emit_endpoint_scores: bool,
-    /// What a fault of ours means, over the pool's own setting: FailOpen or FailClose.
-    #[arg(long, value_name = "MODE")]
+    /// What a fault of ours means, over the pool's own setting.
+    #[arg(long, value_name = "FailOpen|FailClose")]
     pub failure_mode: Option<FailureMode>,
 }
 
@@ -154,13 +166,13 @@ pub struct Scrape {
 /// Metric names of the default engine that replace its own. Deprecated.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricNames {
-    /// Deprecated: metric of the requests that wait [default: vllm:num_requests_waiting].
+    /// Deprecated: metric of the requests that wait.
     #[arg(long = "total-queued-requests-metric", value_name = "NAME", value_parser = metric_name)]
     pub waiting: Option<String>,
-    /// Deprecated: metric of the requests that run [default: vllm:num_requests_running].
+    /// Deprecated: metric of the requests that run.
     #[arg(long = "total-running-requests-metric", value_name = "NAME", value_parser = metric_name)]
     pub running: Option<String>,
-    /// Deprecated: metric of the used share of the KV cache [default: vllm:kv_cache_usage_perc].
+    /// Deprecated: metric of the used share of the KV cache.
     #[arg(long = "kv-cache-usage-percentage-metric", value_name = "NAME", value_parser = metric_name)]
     pub kv_usage: Option<String>,
 }
@@ -195,6 +207,12 @@ pub enum TlsVersion {
 }
 
 impl Flags {
+    /// The long names of all flags, which [`argv::spelled`](crate::config::argv::spelled) asks for.
+    pub fn names() -> Vec<String> {
+        let command = Self::augment_args(clap::Command::new(""));
+        command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
+    }
+
     /// The pool's namespace; `environment` is the value of `NAMESPACE`.
     pub fn namespace<'a>(&'a self, environment: Option<&'a str>) -> &'a str {
         let given = [Some(self.pool.pool_namespace.as_str()), environment];

@@ -5,6 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use serde::Deserialize;
 
+use crate::config::reader::or_default;
 use crate::config::units::{ChunkBytes, GoDuration, Quantity};
 
 const MIB: u64 = 1 << 20;
@@ -14,7 +15,8 @@ const MIB: u64 = 1 << 20;
 pub struct Limits {
     /// Longest request body; a longer one is answered 413. Default 64 MiB.
     pub max_request_body: u64,
-    /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory limit.
+    /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory
+    /// limit.
     pub body_budget: u64,
     /// Longest time from a request's headers to the end of its body. Default 60 s.
     pub body_read_timeout: Duration,
@@ -34,24 +36,31 @@ pub struct Limits {
 #[serde(default, rename_all = "camelCase")]
 pub struct LimitSettings {
     /// Longest request body; longer ones are answered 413 [default: 64MiB].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub max_request_body: Option<Quantity>,
     /// Bytes of request bodies held over all streams; beyond it 429 [default: 1GiB, at most 1/4 of the memory limit].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub body_budget: Option<Quantity>,
     /// Longest time to receive a request's body [default: 60s].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
     pub body_read_timeout: Option<GoDuration>,
     /// Longest silence of an open stream; 0 is none [default: 0].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
     pub stream_idle_timeout: Option<GoDuration>,
     /// Bytes of request headers that are looked at [default: 128KiB].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub max_header_bytes: Option<Quantity>,
     /// Longest piece in which a body is sent back, 1024 to 65536 [default: 62000].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub max_chunk_bytes: Option<ChunkBytes>,
     /// Time for a decision; a late one takes the least loaded endpoint [default: 50ms].
+    #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
     pub decision_deadline: Option<GoDuration>,
 }
@@ -79,7 +88,7 @@ impl LimitSettings {
         Limits {
             max_request_body: bytes(self.max_request_body, 64 * MIB),
             body_budget: bytes(self.body_budget, budget),
-            body_read_timeout: time(self.body_read_timeout, Duration::from_secs(60)),
+            body_read_timeout: time(self.body_read_timeout, Duration::from_mins(1)),
             stream_idle_timeout: self
                 .stream_idle_timeout
                 .map(|GoDuration(time)| time)

@@ -1,6 +1,6 @@
 //! What is wrong with a document, and where.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::Serialize;
@@ -93,7 +93,7 @@ impl fmt::Display for InFile<'_> {
 }
 
 /// Gives each problem without a line that of its path, or of the nearest place around it.
-pub fn locate(problems: &mut [Problem], lines: &HashMap<String, u64>) {
+pub fn locate(problems: &mut [Problem], lines: &BTreeMap<String, u64>) {
     for problem in problems.iter_mut().filter(|problem| problem.line.is_none()) {
         let mut path = problem.path.as_str();
         while problem.line.is_none() {
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_place_that_is_not_in_the_document_has_the_line_of_what_is_around_it() {
-        let lines = HashMap::from([("plugins[0]".to_owned(), 7)]);
+        let lines = BTreeMap::from([("plugins[0]".to_owned(), 7)]);
         let mut problems = [Problem::error("plugins[0].type", "missing")];
         locate(&mut problems, &lines);
         assert_eq!(problems[0].line, Some(7));

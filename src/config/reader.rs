@@ -5,7 +5,7 @@
 
 use std::cell::RefCell;
 
-use serde::de::value::{MapDeserializer, StrDeserializer};
+use serde::de::value::StrDeserializer;
 use serde::de::{
     Deserialize, DeserializeSeed, Deserializer, Error as _, IntoDeserializer, MapAccess, SeqAccess,
     Visitor,
@@ -102,10 +102,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
     }
 
     fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> Result<V::Value, Failed> {
-        match self.node.value {
-            Value::Null => visitor.visit_none(),
-            _ => visitor.visit_some(self),
-        }
+        if self.node.value == Value::Null { visitor.visit_none() } else { visitor.visit_some(self) }
     }
 
     fn deserialize_newtype_struct<V: Visitor<'de>>(
@@ -131,15 +128,15 @@ impl<'de> Deserializer<'de> for Reader<'_> {
         fields: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Failed> {
-        let node = self.node;
-        match &node.value {
+        match &self.node.value {
             Value::Map(members) => {
                 self.reporting(|reader| reader.map(members, Some(fields), visitor))
             }
-            Value::Null => self.reporting(|_| {
-                visitor.visit_map(MapDeserializer::new(std::iter::empty::<((), ())>()))
-            }),
-            _ => self.deserialize_any(visitor),
+            Value::Null => self.reporting(|reader| reader.map(&[], Some(fields), visitor)),
+            // A derived struct would take a list as its fields in their order.
+            Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
+                self.reporting(|_| Err(Failed::custom("is not a map of fields")))
+            }
         }
     }
 

@@ -19,6 +19,7 @@ use self::instances::{Instances, Kind};
 
 mod instances;
 mod profile;
+mod reference;
 
 /// The parsers of a configuration that names none, as in the reference.
 const DEFAULT_PARSERS: [&str; 4] =

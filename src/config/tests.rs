@@ -1,1 +1,253 @@
+use expect_test::{Expect, expect};
 
+use super::*;
+use crate::schedule::registry::PLUGINS;
+
+const HEADER: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
+
+fn with_header(text: &str) -> Result<Resolved, Vec<Problem>> {
+    load(Some(&format!("{HEADER}{text}")), &[PLUGINS])
+}
+
+/// The profile in a line: filters, scorers with weights, picker.
+fn profile(resolved: &Resolved) -> String {
+    let profile = &resolved.profile;
+    let filters = profile.filters.iter().map(|step| step.name.to_string());
+    let scorers = profile.scorers.iter().map(|step| format!("{} {}", step.name, step.weight));
+    let steps: Vec<_> = filters.chain(scorers).chain([profile.picker.name.to_string()]).collect();
+    steps.join(", ")
+}
+
+fn resolved(text: &str) -> String {
+    let resolved = with_header(text).unwrap_or_else(|problems| panic!("{}", rendered(&problems)));
+    format!("{}\n{}", profile(&resolved), rendered(&resolved.warnings))
+}
+
+fn rendered(problems: &[Problem]) -> String {
+    let lines: Vec<_> =
+        problems.iter().map(|problem| problem.in_file("epp.yaml").to_string() + "\n").collect();
+    lines.concat()
+}
+
+fn refused(text: &str, expected: &Expect) {
+    expected.assert_eq(&rendered(&with_header(text).expect_err("has errors")));
+}
+
+#[test]
+fn without_a_file_or_without_plugins_the_default_policy_holds() {
+    let default =
+        "queue-scorer 2, kv-cache-utilization-scorer 2, active-request-scorer 2, max-score-picker";
+    let none = load(None, &[PLUGINS]).unwrap();
+    assert_eq!((profile(&none).as_str(), none.warnings), (default, vec![]));
+    assert_eq!(
+        (none.failure_mode, none.destinations, none.discovery),
+        (None, Destinations::Single, None)
+    );
+    assert_eq!(resolved(""), format!("{default}\n"));
+    assert_eq!(resolved("plugins: [{type: openai-parser}]\n"), format!("{default}\n"));
+}
+
+#[test]
+fn listed_plugins_without_profiles_are_the_profile() {
+    let text = "plugins:\n- type: running-requests-size-scorer\n- {name: q, type: queue-scorer}\n";
+    assert_eq!(resolved(text), "running-requests-size-scorer 1, q 1, max-score-picker\n");
+}
+
+#[test]
+fn a_profile_has_its_weights_and_the_picker_that_is_listed() {
+    let text = "plugins:\n- type: queue-scorer\n- type: random-picker\n- type: single-profile-handler\n\
+                schedulingProfiles:\n- name: default\n  plugins:\n  - {pluginRef: queue-scorer, weight: 2.5}\n";
+    assert_eq!(resolved(text), "queue-scorer 2.5, random-picker\n");
+}
+
+#[test]
+fn json_is_read_too() {
+    let text = "{\"apiVersion\":\"llm-d.ai/v1alpha1\",\"kind\":\"EndpointPickerConfig\",\"plugins\":[{\"type\":\"queue-scorer\"}]}";
+    assert_eq!(profile(&load(Some(text), &[PLUGINS]).unwrap()), "queue-scorer 1, max-score-picker");
+}
+
+#[test]
+fn our_own_settings_are_read() {
+    let text = "lodesman:\n  failureMode: FailOpen\n  destinationList: multi\n  limits:\n    maxRequestBody: 1MiB\n    \
+                bodyReadTimeout: 5s\n    maxChunkBytes: 2048\n";
+    let resolved = with_header(text).unwrap();
+    assert_eq!(
+        (resolved.failure_mode, resolved.destinations),
+        (Some(FailureMode::FailOpen), Destinations::Multi)
+    );
+    let limits = resolved.limits.limits(None);
+    assert_eq!((limits.max_request_body, limits.max_chunk_bytes.bytes()), (1 << 20, 2048));
+    assert_eq!(limits.body_read_timeout, std::time::Duration::from_secs(5));
+}
+
+#[test]
+fn a_file_may_be_the_source_of_endpoints() {
+    let text = "plugins:\n- name: f\n  type: file-discovery\n  parameters: {path: /etc/endpoints.yaml, watchFile: true}\n\
+                dataLayer: {discovery: {pluginRef: f}}\n";
+    let expected = FileDiscovery { path: "/etc/endpoints.yaml".into(), watch: true };
+    assert_eq!(with_header(text).unwrap().discovery, Some(expected));
+}
+
+#[test]
+fn what_has_no_effect_is_a_warning() {
+    let text = "plugins:\n- type: queue-scorer\n- type: kv-cache-utilization-scorer\n- type: max-score-picker\n- type: openai-parser\n\
+                parser: {pluginRef: openai-parser}\nfeatureGates: [flowControl=false, haPopulateNonLeaderDatastore]\n\
+                schedulingProfiles:\n- name: p\n  plugins:\n  - {pluginRef: queue-scorer, weight: 0}\n  - {pluginRef: max-score-picker, weight: 3}\n  \
+                - pluginRef: openai-parser\n";
+    expect![[r"
+        queue-scorer 0, max-score-picker
+        epp.yaml:5: warning: plugins[1]: `kv-cache-utilization-scorer` is in no profile
+        epp.yaml:8: warning: parser: is deprecated (write requestHandler.parsers)
+        epp.yaml:13: warning: schedulingProfiles[0].plugins[0].weight: has no effect: a scorer of weight 0 changes nothing
+        epp.yaml:14: warning: schedulingProfiles[0].plugins[1].weight: has no effect: only scorers are weighted
+        epp.yaml:15: warning: schedulingProfiles[0].plugins[2]: `openai-parser` has no effect in a profile
+    "]]
+    .assert_eq(&resolved(text));
+    let old = load(
+        Some("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"),
+        &[PLUGINS],
+    );
+    assert_eq!(old.unwrap().warnings.len(), 1);
+}
+
+const FULL_OF_MISTAKES: &str = "\
+featureGates: [flowControl, dataLayer, flowControl=maybe]
+pluginz: []
+plugins:
+- type: queue-scoer
+- type: max-score-picker
+  parameters: {maxNumOfEndpoints: 0, sort: true}
+- type: prefix-cache-scorer
+- {name: 7, type: queue-scorer}
+- name: nameless
+- {type: random-picker, weight: 2}
+- type: max-score-picker
+- {name: files, type: file-discovery, parameters: {watchFile: yes please}}
+schedulingProfiles:
+- plugins:
+  - {pluginRef: max-score-picker}
+  - {pluginRef: random-picker}
+  - {pluginRef: queue-scorer, weight: much}
+  - {weight: 2}
+  - {pluginRef: random-pickr}
+dataLayer:
+  discovery: {pluginRef: random-picker}
+  sources: []
+requestHandler:
+  parsers: [{pluginRef: openai-parsr}, {pluginRef: random-picker}, {}]
+flowControl: {maxBytes: 4Gi}
+lodesman:
+  failureMode: FailClosed
+  destinationList: several
+  limits: {maxChunkBytes: 100, bodyReadTimeout: soon, bodyBuget: 1}
+";
+
+#[test]
+fn all_problems_are_reported_at_once_by_line() {
+    refused(
+        FULL_OF_MISTAKES,
+        &expect![[r#"
+            epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
+            epp.yaml:3: featureGates[1]: unknown feature gate `dataLayer`
+            epp.yaml:3: featureGates[2]: `maybe` is neither true nor false
+            epp.yaml:4: pluginz: unknown field `pluginz` (did you mean `plugins`?)
+            epp.yaml:6: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
+            epp.yaml:8: plugins[1].parameters: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:9: plugins[2].type: plugin type `prefix-cache-scorer` is not supported yet
+            epp.yaml:10: plugins[3].name: invalid type: integer `7`, expected a string
+            epp.yaml:11: plugins[4].type: is missing
+            epp.yaml:12: plugins[5].weight: unknown field `weight`
+            epp.yaml:13: plugins[6].name: another plugin is named `max-score-picker`
+            epp.yaml:14: plugins[7].parameters: invalid type: string "yes please", expected a boolean
+            epp.yaml:16: schedulingProfiles[0].name: is missing
+            epp.yaml:19: schedulingProfiles[0].plugins[2].weight: invalid type: string "much", expected f64
+            epp.yaml:20: schedulingProfiles[0].plugins[3].pluginRef: is missing
+            epp.yaml:21: schedulingProfiles[0].plugins[4].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
+            epp.yaml:23: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
+            epp.yaml:24: dataLayer.sources: is not supported yet
+            epp.yaml:26: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
+            epp.yaml:26: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
+            epp.yaml:26: requestHandler.parsers[2].pluginRef: is missing
+            epp.yaml:27: flowControl: is not supported yet
+            epp.yaml:29: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
+            epp.yaml:30: lodesman.destinationList: `several` is not one of single, multi
+            epp.yaml:31: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
+            epp.yaml:31: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:31: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
+        "#]],
+    );
+}
+
+#[test]
+fn handlers_and_profiles_have_to_match() {
+    let profiles = "schedulingProfiles:\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n";
+    refused(
+        &format!("plugins:\n- type: queue-scorer\n{profiles}"),
+        &expect![[r"
+        epp.yaml:5: schedulingProfiles: several profiles need a profile handler
+        epp.yaml:7: schedulingProfiles[1].name: another profile is named `a`
+    "]],
+    );
+    refused(
+        &format!(
+            "plugins:\n- type: queue-scorer\n- type: single-profile-handler\n- {{name: two, type: single-profile-handler}}\n{profiles}"
+        ),
+        &expect![[r"
+            epp.yaml:6: plugins[2]: there is one profile handler, this is a second
+            epp.yaml:7: schedulingProfiles: single-profile-handler runs one profile, there are 2
+            epp.yaml:9: schedulingProfiles[1].name: another profile is named `a`
+        "]],
+    );
+}
+
+#[test]
+fn a_document_that_is_none_has_one_problem_with_its_line() {
+    let refusals = |text: &str| rendered(&load(Some(text), &[PLUGINS]).expect_err("has errors"));
+    expect![[r"
+        epp.yaml:2: unclosed bracket '['
+    "]]
+    .assert_eq(&refusals("a: 1\nb: [\n"));
+    expect![[r"
+        epp.yaml:1: is not a map of fields
+    "]]
+    .assert_eq(&refusals("- a\n"));
+    expect![[r"
+        epp.yaml:4: `kind` stands twice
+    "]]
+    .assert_eq(&refusals(&format!("{HEADER}plugins: []\nkind: Twice\n")));
+    expect![[r"
+        epp.yaml:2: apiVersion: `v2` is unknown (write llm-d.ai/v1alpha1)
+    "]]
+    .assert_eq(&refusals("kind: EndpointPickerConfig\napiVersion: v2\n"));
+}
+
+#[test]
+fn problems_are_data_for_a_machine() {
+    let problems = with_header("plugins: [{type: queue-scoer}]\n").expect_err("has errors");
+    expect![[r#"[{"severity":"error","path":"plugins[0].type","line":3,"message":"unknown plugin type `queue-scoer`","hint":"did you mean `queue-scorer`?"}]"#]].assert_eq(&serde_json::to_string(&problems).unwrap());
+}
+
+#[test]
+fn a_document_that_is_deep_or_multiplies_itself_is_refused() {
+    let deep = format!("{HEADER}plugins: {}", "[".repeat(100_000));
+    let lines =
+        (1..20).map(|n| format!("- &a{n} [{}]\n", vec![format!("*a{}", n - 1); 20].join(",")));
+    let bomb = format!("{HEADER}plugins:\n- &a0 [x]\n{}", lines.collect::<String>());
+    for text in [deep, bomb] {
+        assert!(load(Some(&text), &[PLUGINS]).is_err());
+    }
+}
+
+proptest::proptest! {
+    #[test]
+    fn any_damage_to_a_document_is_survived(
+        damage in proptest::collection::vec((proptest::prelude::any::<proptest::sample::Index>(), "[-\\[\\]{}:,&*|>a0 \n'\"]{0,4}"), 1..6),
+    ) {
+        let mut text = format!("{HEADER}{FULL_OF_MISTAKES}");
+        for (at, insert) in damage {
+            let at = at.index(text.len());
+            text.replace_range(at..=at, &insert);
+        }
+        proptest::prop_assert!(load(Some(&text), &[PLUGINS]).is_err(), "it has a mistake too many");
+    }
+}

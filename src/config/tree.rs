@@ -1,6 +1,6 @@
 //! A YAML or JSON document as a tree that knows its lines.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
@@ -39,25 +39,33 @@ pub enum Value {
 ///
 /// # Errors
 /// When the text is not YAML, or a name stands twice in a map; at its line.
-pub fn parse(text: &str) -> Result<Node, Problem> {
+pub fn parse(text: &str) -> Result<Node, Vec<Problem>> {
     let options = serde_saphyr::options! { with_snippet: false };
-    serde_saphyr::from_str_with_options::<Option<Node>>(text, options)
-        .map(Option::unwrap_or_default)
-        .map_err(|error| Problem {
-            line: error.location().map(|location| location.line()),
-            ..Problem::error("", error.to_string())
-        })
+    let node = serde_saphyr::from_str_with_options::<Option<Node>>(text, options);
+    node.map(Option::unwrap_or_default).map_err(|error| vec![problem(&error)])
+}
+
+fn problem(error: &serde_saphyr::Error) -> Problem {
+    let message = if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error {
+        format!("`{key}` stands twice")
+    } else {
+        error.to_string()
+    };
+    // The place is said by the problem itself.
+    let message = message.split(" at line ").next().unwrap_or_default();
+    let line = error.location().map(|location| location.line());
+    Problem { line, ..Problem::error("", message) }
 }
 
 impl Node {
     /// The line of every place in the document by its path.
-    pub fn lines(&self) -> HashMap<String, u64> {
-        let mut lines = HashMap::new();
+    pub fn lines(&self) -> BTreeMap<String, u64> {
+        let mut lines = BTreeMap::new();
         self.collect(String::new(), &mut lines);
         lines
     }
 
-    fn collect(&self, path: String, lines: &mut HashMap<String, u64>) {
+    fn collect(&self, path: String, lines: &mut BTreeMap<String, u64>) {
         match &self.value {
             Value::List(list) => {
                 for (at, node) in list.iter().enumerate() {
@@ -152,9 +160,6 @@ impl<'de> Visitor<'de> for Parts {
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
         let mut map: Vec<(String, Node)> = Vec::new();
         while let Some(name) = members.next_key::<Spanned<String>>()? {
-            if map.iter().any(|(other, _)| *other == name.value) {
-                return Err(A::Error::custom(format_args!("`{}` stands twice", name.value)));
-            }
             let node: Node = members.next_value()?;
             map.push((name.value, Node { line: name.referenced.line(), ..node }));
         }
@@ -184,9 +189,9 @@ mod tests {
 
     #[test]
     fn what_is_not_yaml_is_a_problem_at_its_line() {
-        let problem = parse("a: 1\nb: [1,\nc: 2\n").unwrap_err();
+        let problem = &parse("a: 1\nb: [1,\nc: 2\n").unwrap_err()[0];
         assert!(problem.line.is_some_and(|line| line >= 2), "{problem:?}");
-        let twice = parse("a: 1\nb: 2\na: 3\n").unwrap_err();
+        let twice = &parse("a: 1\nb: 2\na: 3\n").unwrap_err()[0];
         assert_eq!((twice.line, twice.message.contains('a')), (Some(3), true), "{twice:?}");
     }
 }

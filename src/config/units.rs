@@ -8,10 +8,10 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
-/// What `ext_proc` accepts as one piece of a streamed body: below 64 KiB, with room for the message around it.
+/// Shorter pieces cost more than they carry; longer ones than 64 KiB a gateway may refuse.
 const CHUNK_BYTES: RangeInclusive<u64> = 1_024..=65_536;
 
-/// Units of a duration, longest spelling first where one begins another.
+/// Units of a duration in seconds.
 const DURATION_UNITS: [(&str, f64); 8] = [
     ("ns", 1e-9),
     ("us", 1e-6),
@@ -23,10 +23,9 @@ const DURATION_UNITS: [(&str, f64); 8] = [
     ("h", 3600.0),
 ];
 
-/// Units of a size; case counts only for the first letter.
-const SIZE_UNITS: [(&str, u64); 12] = [
+/// Units of a size in bytes, without the `B` that may follow.
+const SIZE_UNITS: [(&str, u64); 11] = [
     ("", 1),
-    ("B", 1),
     ("k", 1_000),
     ("K", 1_000),
     ("M", 1_000_000),
@@ -69,7 +68,7 @@ pub enum BadUnit {
 }
 
 impl ChunkBytes {
-    /// The default: most of what a message carries, in whole body pieces of the reference.
+    /// The reference's.
     pub const DEFAULT: Self = Self(62_000);
 
     /// As a length.
@@ -98,7 +97,7 @@ impl FromStr for GoDuration {
         if text.is_empty() {
             return Err(bad());
         }
-        Duration::try_from_secs_f64(seconds).map(Self).map_err(|_| bad())
+        Duration::try_from_secs_f64(seconds).ok().map(Self).ok_or_else(bad)
     }
 }
 

@@ -1,5 +1,5 @@
 //! A file whose changes are told, by polling: it works on every file system, and through the symbolic links by which
-//! Kubernetes swaps a mounted ConfigMap.
+//! Kubernetes swaps the files of a mounted volume.
 
 use std::io::Read;
 use std::os::unix::fs::MetadataExt;

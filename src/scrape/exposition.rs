@@ -3,7 +3,7 @@
 //! Several series of one metric are several engines behind one address: counts are summed, utilizations give the
 //! maximum. A series whose value is malformed, negative or not finite makes its whole signal unknown: a sum without it
 //! would show an engine as idle. Timestamps and exemplars are ignored. No copy, but of a line that a chunk boundary
-//! cuts; a line longer than [`LONGEST_LINE`] is skipped.
+//! cuts; a line longer than 64 KiB is skipped.
 
 use crate::pool::Sample;
 use crate::scrape::dialect::{Dialect, Signal};
@@ -55,15 +55,10 @@ impl<'a> Scan<'a> {
     /// Ends the page.
     pub fn finish(mut self) -> Sample {
         self.end_cut_line();
+        let found = self.dialect.wanted.iter().map(|wanted| wanted.signal).zip(&self.found);
         let signal = |wanted| {
-            let of_signal = |(of, _): &(Signal, Found)| *of == wanted;
-            let found = self
-                .dialect
-                .wanted
-                .iter()
-                .map(|wanted| wanted.signal)
-                .zip(self.found.iter().copied());
-            found.filter(of_signal).map(|(_, found)| found).find(|found| *found != Found::Nothing)
+            let mut of_signal = found.clone().filter(|(signal, _)| *signal == wanted);
+            of_signal.find(|(_, found)| **found != Found::Nothing).map(|(_, found)| *found)
         };
         Sample {
             waiting: signal(Signal::Waiting).and_then(|found| found.fold(|sum, _| sum)),
@@ -91,11 +86,12 @@ impl<'a> Scan<'a> {
     }
 
     fn line(&mut self, line: &[u8]) {
+        if line.len() > LONGEST_LINE {
+            return;
+        }
         let line = line.trim_ascii_start();
-        let Some(&first) = line.first() else { return };
-        if !self.dialect.first.get(usize::from(first)).is_some_and(|wanted| *wanted)
-            || line.len() > LONGEST_LINE
-        {
+        let first = line.first().and_then(|first| self.dialect.first.get(usize::from(*first)));
+        if first != Some(&true) {
             return;
         }
         for (wanted, found) in self.dialect.wanted.iter().zip(&mut self.found) {

@@ -62,7 +62,7 @@ impl Args for Later {
     fn augment_args(command: Command) -> Command {
         command.args(FLAGS.iter().map(|&(name, kind, why)| {
             let arg = Arg::new(name).long(name).action(ArgAction::Append).value_name("VALUE");
-            let arg = arg.help(format!("{}.", why.trim_start_matches("is "))).help_heading(HEADING);
+            let arg = arg.help(format!("Accepted; {why}")).help_heading(HEADING);
             match kind {
                 Kind::Boolean => {
                     arg.num_args(0..=1).require_equals(true).default_missing_value("true")

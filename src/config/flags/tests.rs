@@ -7,11 +7,9 @@ use crate::config::argv;
 
 fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
     let command = Flags::augment_args(Command::new("lodesman"));
-    let known: Vec<_> =
-        command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect();
     let args = ["lodesman"].iter().chain(args).map(OsString::from);
     command
-        .try_get_matches_from(argv::spelled(args, &known))
+        .try_get_matches_from(argv::spelled(args, &Flags::names()))
         .and_then(|m| Flags::from_arg_matches(&m))
 }
 
@@ -95,8 +93,10 @@ fn the_last_of_a_repeated_flag_counts() {
 
 #[test]
 fn an_unknown_flag_is_refused_with_the_nearest() {
-    let error = parse(&["--grpc-prt", "1"]).unwrap_err().to_string();
-    assert!(error.contains("--grpc-port"), "{error}");
+    for args in [["--grpc-prt", "1"], ["-grpc-prt", "1"], ["-grpcPrt", "1"]] {
+        let error = parse(&args).unwrap_err().to_string();
+        assert!(error.contains("'--grpc-port'"), "{error}");
+    }
 }
 
 #[test]

@@ -4,61 +4,11 @@ use crate::config::file::PluginSpec;
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
+use crate::config::resolve::reference::NOT_YET;
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
 
 /// The source of endpoints that is no plugin of the scheduling table.
 const FILE_DISCOVERY: &str = "file-discovery";
-
-/// Types of the reference that are neither in the tables nor a spelling mistake.
-const NOT_YET: &[&str] = &[
-    "approx-prefix-cache-producer",
-    "by-label",
-    "by-label-selector",
-    "concurrency-detector",
-    "context-length-aware",
-    "core-metrics-extractor",
-    "data-parallel-profile-handler",
-    "dcgm-data-source",
-    "dcgm-extractor",
-    "decode-filter",
-    "disagg-headers-handler",
-    "disagg-profile-handler",
-    "encode-filter",
-    "endpoint-attribute-scorer",
-    "endpoint-notification-source",
-    "fcfs-ordering-policy",
-    "global-strict-fairness-policy",
-    "inflight-load-producer",
-    "k8s-notification-source",
-    "label-selector-filter",
-    "latency-scorer",
-    "load-aware-scorer",
-    "lora-affinity-scorer",
-    "metrics-data-source",
-    "models-data-extractor",
-    "models-data-source",
-    "no-hit-lru-scorer",
-    "pd-profile-handler",
-    "precise-prefix-cache-producer",
-    "precise-prefix-cache-scorer",
-    "predicted-latency-producer",
-    "prefill-filter",
-    "prefill-header-handler",
-    "prefix-based-pd-decider",
-    "prefix-cache-scorer",
-    "round-robin-fairness-policy",
-    "session-affinity-filter",
-    "session-affinity-scorer",
-    "static-usage-limit-policy",
-    "token-load-scorer",
-    "token-producer",
-    "tokenizer",
-    "topology-affinity-scorer",
-    "topology-extractor",
-    "utilization-detector",
-    "utilization-filter",
-    "weighted-random-picker",
-];
 
 /// All instances of a file, in its order.
 #[derive(Debug)]

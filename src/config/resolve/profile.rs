@@ -67,8 +67,7 @@ impl<'a> Draft<'a> {
         for (name, weight) in DEFAULT_SCORERS {
             match find(tables, name) {
                 Some(plugin) => {
-                    let plugin = (Kind::Known(plugin), &Parameters::Null);
-                    self.build("", name, plugin, Some(weight), problems);
+                    self.build(name, Kind::Known(plugin), &Parameters::Null, Some(weight));
                 }
                 None => problems.push(Problem::error("", format!("this build has no `{name}`"))),
             }
@@ -82,7 +81,7 @@ impl<'a> Draft<'a> {
         instances: &Instances<'a>,
         problems: &mut Vec<Problem>,
     ) {
-        let scorers = self.scorers.len();
+        let (scorers, before) = (self.scorers.len(), problems.len());
         for (step_at, step) in profile.plugins.iter() {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
             let Step { plugin_ref: Some(name), weight } = step else {
@@ -94,7 +93,7 @@ impl<'a> Draft<'a> {
                 None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
             }
         }
-        if self.scorers.len() == scorers {
+        if (self.scorers.len(), problems.len()) == (scorers, before) {
             let message = "has no scorer: all endpoints are equal to its picker";
             problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
         }
@@ -123,42 +122,45 @@ impl<'a> Draft<'a> {
         if self.picker.is_some() && is_picker(instance) {
             problems.push(Problem::error(path, "a profile has one picker, this is a second"));
         }
-        self.build(path, instance.name, (instance.kind, instance.parameters), weight, problems);
+        if matches!(
+            instance.kind,
+            Kind::Discovery
+                | Kind::Known(Plugin { build: Build::SingleProfileHandler | Build::Parser, .. })
+        ) {
+            let message = format!("`{}` has no effect in a profile", instance.name);
+            problems.push(Problem::warning(path, message));
+        }
+        self.build(instance.name, instance.kind, instance.parameters, weight);
     }
 
     /// Appends what `name` builds; parameters that do not build are already a problem.
-    fn build(
-        &mut self,
-        path: &str,
-        name: &str,
-        (kind, parameters): (Kind, &Parameters),
-        weight: Option<f64>,
-        problems: &mut Vec<Problem>,
-    ) {
+    fn build(&mut self, name: &str, kind: Kind, parameters: &Parameters, weight: Option<f64>) {
+        let Kind::Known(plugin) = kind else { return };
         let (name, raw) = (Box::from(name), parameters.clone());
-        match kind {
-            Kind::Known(Plugin { build: Build::Filter(build, empty), .. }) => {
-                let step = |filter| FilterStep { name, empty: *empty, filter };
-                self.filters.extend(build(raw).ok().map(step));
+        match plugin.build {
+            Build::Filter(build, empty) => {
+                self.filters.extend(build(raw).ok().map(|filter| FilterStep {
+                    name,
+                    empty,
+                    filter,
+                }));
             }
-            Kind::Known(Plugin { build: Build::Scorer(build), .. }) => {
+            Build::Scorer(build) => {
                 #[expect(
                     clippy::cast_possible_truncation,
                     reason = "a weight needs no more digits"
                 )]
                 let weight = weight.unwrap_or(1.0) as f32;
-                let step = |scorer| ScorerStep { name, weight, scorer };
-                self.scorers.extend(build(raw).ok().map(step));
+                self.scorers.extend(build(raw).ok().map(|scorer| ScorerStep {
+                    name,
+                    weight,
+                    scorer,
+                }));
             }
-            Kind::Known(Plugin { build: Build::Picker(build), .. }) => {
+            Build::Picker(build) => {
                 self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
             }
-            Kind::Known(Plugin { build: Build::SingleProfileHandler | Build::Parser, .. })
-            | Kind::Discovery => {
-                problems
-                    .push(Problem::warning(path, format!("`{name}` has no effect in a profile")));
-            }
-            Kind::Unknown => (),
+            Build::SingleProfileHandler | Build::Parser => (),
         }
     }
 
@@ -223,6 +225,10 @@ fn names(profiles: &Readable<ProfileSpec>, problems: &mut Vec<Problem>) {
 
 fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem>) {
     let Some(weight) = weight else { return };
+    let path = format!("{path}.weight");
+    if weight.abs() > f64::from(f32::MAX) {
+        return problems.push(Problem::error(path, "is too large"));
+    }
     let scorer =
         matches!(kind, Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Unknown);
     let message = if !scorer {
@@ -234,7 +240,7 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     } else {
         return;
     };
-    problems.push(Problem::warning(format!("{path}.weight"), message));
+    problems.push(Problem::warning(path, message));
 }
 
 /// Whether an instance belongs in a profile.

@@ -10,7 +10,9 @@ const LORA_PAGE: &str = include_str!("../../../tests/data/vllm-metrics-lora.txt"
 fn read(chunks: &[&[u8]]) -> Sample {
     let dialect = Dialect::default();
     let mut scan = Scan::new(&dialect);
-    chunks.iter().for_each(|chunk| scan.feed(chunk));
+    for chunk in chunks {
+        scan.feed(chunk);
+    }
     scan.finish()
 }
 
@@ -25,18 +27,18 @@ fn sample(waiting: f32, running: f32, kv_usage: f32) -> Sample {
 /// The same by the rules one by one, with no thought of speed.
 fn slow(text: &str) -> Sample {
     let signal = |names: &[&str], sum: bool| {
-        let values = |name: &&str| -> Vec<Option<f32>> {
+        let values = |name: &&str| -> Vec<f32> {
             text.split('\n')
-                .filter_map(|line| Some(slow_value(line.trim_start().strip_prefix(name)?)?))
+                .filter_map(|line| slow_value(line.trim_start().strip_prefix(name)?))
                 .collect()
         };
         let values = names.iter().map(values).find(|values| !values.is_empty())?;
-        let values: Vec<f32> = values.into_iter().collect::<Option<_>>()?;
-        Some(if sum {
-            values.iter().sum()
+        let fold = if sum {
+            values.iter().sum::<f32>()
         } else {
-            values.into_iter().fold(0.0, f32::max).min(1.0)
-        })
+            values.iter().copied().fold(0.0, f32::max).min(1.0)
+        };
+        values.iter().all(|value| value.is_finite()).then_some(fold)
     };
     Sample {
         waiting: signal(&["vllm:num_requests_waiting"], true),
@@ -45,15 +47,15 @@ fn slow(text: &str) -> Sample {
     }
 }
 
-/// None when the line has a longer name, `Some(None)` when its value is bad.
-fn slow_value(rest: &str) -> Option<Option<f32>> {
+/// None when the line has a longer name, NaN when its value is bad.
+fn slow_value(rest: &str) -> Option<f32> {
     let labelled = rest.starts_with('{');
     if !labelled && !rest.starts_with([' ', '\t']) {
         return None;
     }
     let value = if labelled { rest.rsplit_once("} ").map(|(_, value)| value) } else { Some(rest) };
-    let number = value.and_then(|value| value.split_whitespace().next()?.parse::<f32>().ok());
-    Some(number.filter(|number| number.is_finite() && *number >= 0.0))
+    let number = value.and_then(|value| value.split_whitespace().next()?.parse().ok());
+    Some(number.filter(|number: &f32| *number >= 0.0).unwrap_or(f32::NAN))
 }
 
 #[test]
@@ -125,7 +127,9 @@ fn every_cut_gives_the_same() {
             assert_eq!(read(&chunks), sample(7.0, 3.0, 0.5), "cut at {first} and {second}");
         }
     }
-    for at in 0..LORA_PAGE.len() {
+    let gauges = LORA_PAGE.find("# HELP vllm:num_requests_running").unwrap();
+    let end = LORA_PAGE.find("# HELP vllm:prefix_cache").unwrap().max(gauges + 2000);
+    for at in gauges..end {
         let (head, tail) = LORA_PAGE.as_bytes().split_at(at);
         assert_eq!(read(&[head, tail]), sample(0.0, 0.0, 0.0), "cut at {at}");
     }
@@ -144,7 +148,7 @@ fn a_line_too_long_is_skipped_wherever_it_is_cut_and_the_next_is_read() {
     }
 }
 
-/// Run with `--release --nocapture` for a figure; the bound is loose enough for any build on a busy machine.
+/// The bounds are loose enough for a busy machine: nominally it is 10 µs in a release build.
 #[test]
 #[expect(clippy::disallowed_methods, reason = "measures")]
 fn a_page_takes_microseconds() {
@@ -157,8 +161,8 @@ fn a_page_takes_microseconds() {
         begin.elapsed()
     });
     let best = best.min().unwrap();
-    println!("{} bytes in {best:?}", PAGE.len());
-    assert!(best < Duration::from_millis(2), "{best:?}");
+    let bound = Duration::from_micros(if cfg!(debug_assertions) { 5_000 } else { 200 });
+    assert!(best < bound, "{} bytes in {best:?}", PAGE.len());
 }
 
 proptest! {
