@@ -241,7 +241,7 @@ impl App {
             routes.add_service(Service::over(picker, streams, message));
         }
         routes.add_service(health.service());
-        let refused = parts.metrics.refused_connections.clone();
+        let refused = parts.metrics.connections.refused.clone();
         let incoming = Incoming::new(listeners.grpc, listeners.security, refused);
         let limits = server::Limits {
             streams: self.flags.listen.max_concurrent_streams,
@@ -251,7 +251,7 @@ impl App {
         tasks.spawn(Plane::Data, stop::STREAMS, async move {
             Ok(server::serve_grpc(incoming, routes, limits, close.cancelled_owned()).await?)
         });
-        let reloads = parts.metrics.tls_reloads.clone();
+        let reloads = parts.metrics.connections.tls_reloads.clone();
         if let Some(tls) = listeners.tls {
             tasks.run(Plane::Control, "certificates", async move {
                 tls.follow(reloads).await;

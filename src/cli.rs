@@ -78,7 +78,7 @@ fn serve(flags: Flags) -> ExitCode {
     log_panics();
     match (data_runtime(), control_runtime()) {
         (Ok(data), Ok(control)) => {
-            serve_on(&data, control, App::new(flags).with_log_level(log.level.clone()))
+            serve_on(&data, control, App::new(flags).with_log_level(log.level))
         }
         (Err(error), _) | (_, Err(error)) => {
             fail(FAULT, &format!("cannot start a runtime: {error}"))

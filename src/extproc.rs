@@ -146,8 +146,7 @@ impl Exchange {
             return Next::Read;
         }
         if self.modes.is_none() {
-            self.modes =
-                Some(message.protocol_config.as_ref().map(Modes::told).unwrap_or_default());
+            self.modes = Some(message.protocol_config.map(Modes::told).unwrap_or_default());
         }
         self.observed |= message.observability_mode;
         if let Some(metadata) = &message.metadata_context {
@@ -171,7 +170,7 @@ impl Exchange {
         Some(Ask {
             request: &asked.parsed,
             bodyless: asked.bodyless,
-            model: target.as_deref().or(asked.model()),
+            model: target.as_deref().or_else(|| asked.model()),
             subset: &self.subset,
         })
     }
@@ -332,7 +331,9 @@ impl Exchange {
 
 fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders) -> Who<'a> {
     let (model, target) = match phase {
-        Phase::Deciding { asked, target } => (asked.model(), target.as_deref().or(asked.model())),
+        Phase::Deciding { asked, target } => {
+            (asked.model(), target.as_deref().or_else(|| asked.model()))
+        }
         Phase::Headers | Phase::Body(_) | Phase::Relaying | Phase::Done => (None, None),
     };
     Who { model, target, fairness_id: head.fairness_id.text() }

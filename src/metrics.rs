@@ -14,7 +14,7 @@ use prometheus::{
 
 pub use self::series::{Labels, Series};
 use self::series::{RequestFamilies, SeriesCache};
-pub use self::streams::StreamMetrics;
+pub use self::streams::{Connections, StreamMetrics};
 
 mod buckets;
 mod series;
@@ -28,8 +28,6 @@ pub struct Metrics {
     series: SeriesCache,
     /// Time from the request's headers to the answer to its body.
     pub request_processing: Histogram,
-    /// Time of a whole response that went by us.
-    pub response_processing: Histogram,
     /// Time of a decision, without waiting.
     pub decision_duration: Histogram,
     /// Requests whose headers arrived, by API and body mode.
@@ -48,10 +46,8 @@ pub struct Metrics {
     pub streams: Arc<StreamMetrics>,
     /// Durations of requests that did not end well.
     pub aborted: HistogramVec,
-    /// Read-outs of certificates.
-    pub tls_reloads: IntCounterVec,
-    /// Connections that were not let in, by reason.
-    pub refused_connections: IntCounterVec,
+    /// What happens before a stream is opened.
+    pub connections: Connections,
 }
 
 impl Metrics {
@@ -74,11 +70,6 @@ impl Metrics {
                 "llm_d_epp_request_processing_duration_seconds",
                 "Time from the headers of a request to the answer to its body.",
                 buckets::PROC,
-            )?,
-            response_processing: new.histogram(
-                "llm_d_epp_response_processing_duration_seconds",
-                "Time spent on the messages of a response.",
-                buckets::RESPONSE_PROC,
             )?,
             decision_duration: new.ours_histogram(
                 "lodesman_decision_duration_seconds",
@@ -120,16 +111,7 @@ impl Metrics {
                 buckets::LATENCY,
                 &["outcome"],
             )?,
-            tls_reloads: new.counters(
-                "lodesman_tls_reload_total",
-                "Read-outs of certificates.",
-                &["result"],
-            )?,
-            refused_connections: new.counters(
-                "lodesman_refused_connections_total",
-                "Connections that were not let in.",
-                &["reason"],
-            )?,
+            connections: Connections::new(&new)?,
             registry,
         };
         metrics.info()?;

@@ -96,7 +96,7 @@ impl Plain {
         let incoming = listener::Incoming::new(
             self.health,
             Security::PlainOnly,
-            parts.metrics.refused_connections.clone(),
+            parts.metrics.connections.refused.clone(),
         );
         tasks.spawn(Plane::Control, "health port", async move {
             Ok(crate::server::serve_grpc(

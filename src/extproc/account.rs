@@ -148,9 +148,6 @@ impl Account {
         if let (true, Some(first)) = (self.answer.streaming, self.answer.first_token) {
             series.ttft.observe(seconds(self.received, first));
         }
-        if self.answer.began.is_some() {
-            self.metrics.response_processing.observe(seconds(self.answer.began, now));
-        }
     }
 
     /// The stream is gone. `unobserved` says that the end of the answer was not ours to see.

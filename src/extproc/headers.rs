@@ -80,7 +80,8 @@ impl RequestHeaders {
     pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
         let mut read = Self::default();
         for_each(headers, limit, |name, value| read.take(name, value));
-        read.path = read.path.take().or(read.original_path.take()).or(read.forwarded_path.take());
+        let Self { path, original_path, forwarded_path, .. } = &mut read;
+        *path = path.take().or_else(|| original_path.take()).or_else(|| forwarded_path.take());
         read
     }
 

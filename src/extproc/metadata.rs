@@ -49,7 +49,7 @@ pub(in crate::extproc) fn subset(metadata: &Metadata) -> Option<Hint> {
     };
     match &hint.kind {
         Some(Kind::ListValue(list)) => {
-            list.values.iter().for_each(|value| add(value.kind.as_ref()))
+            list.values.iter().for_each(|value| add(value.kind.as_ref()));
         }
         other => add(other.as_ref()),
     }
@@ -59,10 +59,8 @@ pub(in crate::extproc) fn subset(metadata: &Metadata) -> Option<Hint> {
 
 /// The endpoint that the gateway says has served the request.
 pub(in crate::extproc) fn served(metadata: &Metadata) -> Option<SocketAddr> {
-    match metadata.filter_metadata.get(NAMESPACE)?.fields.get(SERVED)?.kind.as_ref()? {
-        Kind::StringValue(address) => address.parse().ok(),
-        _ => None,
-    }
+    let served = metadata.filter_metadata.get(NAMESPACE)?.fields.get(SERVED)?;
+    if let Some(Kind::StringValue(address)) = &served.kind { address.parse().ok() } else { None }
 }
 
 /// What the gateway's load balancer is told: `destination`, the same as in the header, and the scores if there are any.

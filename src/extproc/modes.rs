@@ -27,7 +27,7 @@ pub(in crate::extproc) struct Modes {
 
 impl Modes {
     /// As the gateway says; full duplex where it says nothing, or a mode that did not exist when this was written.
-    pub(in crate::extproc) fn told(config: &ProtocolConfiguration) -> Self {
+    pub(in crate::extproc) fn told(config: ProtocolConfiguration) -> Self {
         Self {
             request: BodyMode::of(config.request_body_mode),
             response: BodyMode::of(config.response_body_mode),

@@ -11,6 +11,7 @@ use crate::metrics::Metrics;
 use crate::pool::{EndpointSpec, Event, Snapshot, State};
 use crate::schedule::profile::{PickerStep, Profile};
 use crate::schedule::registry::{Build, Parameters, find};
+use crate::server::clock;
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_response::Response;
 use crate::wire::{
@@ -46,7 +47,7 @@ impl Rig {
             labels: BTreeMap::new(),
         };
         if endpoints > 0 {
-            state.apply(Event::Endpoints((1..=endpoints).map(spec).collect()), Instant::now());
+            state.apply(Event::Endpoints((1..=endpoints).map(spec).collect()), clock::now());
         }
         let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
         let Build::Picker(picker) =
@@ -62,7 +63,7 @@ impl Rig {
             failure_mode: FailureMode::FailClose,
             deadline: director::DECISION_DEADLINE,
             scores: false,
-            clock: Instant::now,
+            clock: clock::now,
         };
         let director = Arc::new(Director::new(Arc::clone(&pool), profile, metrics, how));
         let mut settings = Settings {
@@ -71,8 +72,8 @@ impl Rig {
             budget: Budget::new(10_000),
             chunk_limit: 100,
             header_limit: 10_000,
-            body_read_timeout: Duration::from_secs(60),
-            idle_timeout: Some(Duration::from_secs(600)),
+            body_read_timeout: Duration::from_mins(1),
+            idle_timeout: Some(Duration::from_mins(10)),
             destination_list: false,
             ignore_subset: false,
         };
@@ -109,7 +110,7 @@ impl Rig {
     }
 
     fn receive(&mut self, message: ProcessingRequest) -> &mut Self {
-        let now = Instant::now();
+        let now = clock::now();
         if self.exchange.receive(message, now) == Next::Decide {
             let outcome = self.director.decide(self.exchange.ask().expect("asks"), 7);
             self.exchange.decided(outcome, now);
@@ -174,7 +175,7 @@ impl Rig {
     }
 
     fn closed(&mut self) -> &mut Self {
-        self.exchange.closed(Instant::now());
+        self.exchange.closed(clock::now());
         self.exchange = Exchange::new(Arc::clone(&self.director), Arc::clone(&self.settings), 6);
         self
     }
@@ -437,7 +438,7 @@ fn a_pool_that_is_not_known_yet_is_unavailable_and_an_empty_one_has_no_endpoints
     let mut rig = Rig::with(1, |_| {});
     rig.pool.store(Arc::new({
         let mut state = State::new(Duration::ZERO);
-        state.apply(Event::Endpoints(Vec::new()), Instant::now());
+        state.apply(Event::Endpoints(Vec::new()), clock::now());
         state.snapshot()
     }));
     assert_eq!(rig.chat().body(CHAT, true).said(), ["IM 503"]);

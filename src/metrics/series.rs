@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
+use smallvec::SmallVec;
 
 use super::{Families, buckets};
 
@@ -101,9 +102,10 @@ pub(super) struct RequestFamilies {
 
 impl RequestFamilies {
     pub(super) fn new(new: &Families<'_>) -> prometheus::Result<Self> {
-        let histograms = |name: &str, help: &str, buckets| {
-            new.histograms(&format!("llm_d_epp_request_{name}"), help, buckets, &LABELS)
+        let histogram = |name: &str, help: &str, buckets| {
+            new.histograms(&format!("llm_d_epp_{name}"), help, buckets, &LABELS)
         };
+        let (seconds, tokens) = (buckets::LATENCY, buckets::INPUT_TOKENS);
         Ok(Self {
             requests: new.reference_counters(
                 "llm_d_epp_request_total",
@@ -120,51 +122,46 @@ impl RequestFamilies {
                 "Placed requests whose stream is open.",
                 &LABELS,
             )?,
-            duration: histograms(
-                "duration_seconds",
+            duration: histogram(
+                "request_duration_seconds",
                 "Time to the end of the answer.",
-                buckets::LATENCY,
+                seconds,
             )?,
-            request_size: histograms(
-                "size_bytes",
-                "Sizes of request bodies.",
+            request_size: histogram(
+                "request_size_bytes",
+                "Sizes of bodies.",
                 buckets::REQUEST_SIZE,
             )?,
-            response_size: new.histograms(
-                "llm_d_epp_response_size_bytes",
+            response_size: histogram(
+                "response_size_bytes",
                 "Sizes of answers.",
                 buckets::RESPONSE_SIZE,
-                &LABELS,
             )?,
-            input_tokens: histograms("input_tokens", "Prompt tokens.", buckets::INPUT_TOKENS)?,
-            output_tokens: histograms(
-                "output_tokens",
+            input_tokens: histogram("request_input_tokens", "Prompt tokens.", tokens)?,
+            output_tokens: histogram(
+                "request_output_tokens",
                 "Generated tokens.",
                 buckets::OUTPUT_TOKENS,
             )?,
-            cached_tokens: histograms(
-                "cached_tokens",
+            cached_tokens: histogram(
+                "request_cached_tokens",
                 "Prompt tokens found in a cache.",
-                buckets::INPUT_TOKENS,
+                tokens,
             )?,
-            ntpot: histograms(
-                "ntpot_seconds",
-                "Time of a request per generated token.",
-                buckets::NTPOT,
-            )?,
+            ntpot: histogram("request_ntpot_seconds", "Time per generated token.", buckets::NTPOT)?,
             ttft: new.histograms(
                 "llm_d_epp_request_ttft_seconds",
                 "Time to the first token of a streamed answer.",
                 buckets::TTFT,
                 &TTFT_LABELS,
             )?,
-            tpot: histograms(
-                "streaming_tpot_seconds",
-                "Time per generated token after the first.",
+            tpot: histogram(
+                "request_streaming_tpot_seconds",
+                "Time per token after the first.",
                 buckets::TPOT,
             )?,
-            itl: histograms(
-                "streaming_itl_seconds",
+            itl: histogram(
+                "request_streaming_itl_seconds",
                 "Time between events of an answer.",
                 buckets::ITL,
             )?,
@@ -199,43 +196,37 @@ pub(super) struct SeriesCache {
     known: RwLock<Known>,
 }
 
-/// Bounded by the caps on its values.
+/// Bounded by the caps.
 #[derive(Debug, Default)]
 struct Known {
-    /// Model to target to the rest: a look-up copies no string.
-    series: HashMap<Box<str>, HashMap<Box<str>, HashMap<Box<str>, HashMap<i32, Arc<Series>>>>>,
-    combinations: usize,
+    series: HashMap<Key, Arc<Series>>,
     models: HashSet<Box<str>>,
     fairness_ids: HashSet<Box<str>>,
 }
 
+/// Labels in one piece, as they are looked up: on the stack unless they are long.
+type Key = SmallVec<[u8; 128]>;
+
 impl SeriesCache {
     pub(super) fn find(&self, labels: &Labels<'_>, families: &RequestFamilies) -> Arc<Series> {
-        if let Some(series) = self.known.read().find(labels) {
-            return series;
+        if let Some(series) = self.known.read().series.get(&key(labels)) {
+            return Arc::clone(series);
         }
         let mut known = self.known.write();
         let labels = known.admit(labels);
-        if let Some(series) = known.find(&labels) {
-            return series;
-        }
-        known.combinations += 1;
-        let targets = known.series.entry(labels.model.into()).or_default();
-        let flows = targets.entry(labels.target.into()).or_default();
-        let priorities = flows.entry(labels.fairness_id.into()).or_default();
         let new = || {
             let priority = labels.priority.to_string();
             let values = [labels.model, labels.target, labels.fairness_id, &priority];
             Arc::new(families.series(values.map(Box::from)))
         };
-        Arc::clone(priorities.entry(labels.priority).or_insert_with(new))
+        Arc::clone(known.series.entry(key(&labels)).or_insert_with(new))
     }
 }
 
 impl Known {
     /// The labels as they are shown.
     fn admit<'a>(&mut self, labels: &Labels<'a>) -> Labels<'a> {
-        if self.combinations >= COMBINATIONS {
+        if self.series.len() >= COMBINATIONS {
             return Labels { model: OTHER, target: OTHER, fairness_id: OTHER, priority: 0 };
         }
         Labels {
@@ -245,11 +236,17 @@ impl Known {
             priority: labels.priority,
         }
     }
+}
 
-    fn find(&self, labels: &Labels<'_>) -> Option<Arc<Series>> {
-        let flows = self.series.get(labels.model)?.get(labels.target)?;
-        flows.get(labels.fairness_id)?.get(&labels.priority).cloned()
+/// Each value after its length: no two sets of labels have one key.
+fn key(labels: &Labels<'_>) -> Key {
+    let mut key = Key::new();
+    for value in [labels.model, labels.target, labels.fairness_id] {
+        key.extend_from_slice(&value.len().to_le_bytes());
+        key.extend_from_slice(value.as_bytes());
     }
+    key.extend_from_slice(&labels.priority.to_le_bytes());
+    key
 }
 
 /// The value itself while the label has room for it; empty values are free.

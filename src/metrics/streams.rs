@@ -6,6 +6,15 @@ use prometheus::{Histogram, IntCounterVec, IntGauge};
 
 use super::{Families, buckets};
 
+/// What happens before a stream is opened.
+#[derive(Debug)]
+pub struct Connections {
+    /// Read-outs of certificates, by result.
+    pub tls_reloads: IntCounterVec,
+    /// Connections that were not let in, by reason.
+    pub refused: IntCounterVec,
+}
+
 /// Open and ended streams; the reference's families only when asked for.
 #[derive(Debug)]
 pub struct StreamMetrics {
@@ -19,6 +28,24 @@ struct Reference {
     open: IntGauge,
     duration: Histogram,
     total: IntCounterVec,
+}
+
+impl Connections {
+    pub(super) fn new(new: &Families<'_>) -> prometheus::Result<Self> {
+        let counters = |name: &str, help: &str, label| new.counters(name, help, &[label]);
+        Ok(Self {
+            tls_reloads: counters(
+                "lodesman_tls_reload_total",
+                "Read-outs of certificates.",
+                "result",
+            )?,
+            refused: counters(
+                "lodesman_refused_connections_total",
+                "Connections not let in.",
+                "reason",
+            )?,
+        })
+    }
 }
 
 impl StreamMetrics {

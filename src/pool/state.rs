@@ -8,7 +8,7 @@ use crate::pool::snapshot::{Members, Scraped};
 use crate::pool::{Endpoint, EndpointId, EndpointSpec, Live, Sample, Slot, Snapshot};
 
 /// How long a freed slot stays unused, so that what was computed for the old endpoint is not taken for the new one.
-const QUARANTINE: Duration = Duration::from_secs(60);
+const QUARANTINE: Duration = Duration::from_mins(1);
 
 /// A sample is also fresh for this many of its endpoint's scrape intervals: one lost scrape is no lost signal.
 const FRESH_INTERVALS: u32 = 4;

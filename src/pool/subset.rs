@@ -58,10 +58,11 @@ impl Allowed {
 #[cfg(test)]
 mod tests {
     use std::collections::BTreeMap;
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::pool::{EndpointSpec, Event, State};
+    use crate::server::clock;
 
     fn pool(addresses: &[&str]) -> Snapshot {
         let spec = |address: &&str| EndpointSpec {
@@ -71,7 +72,7 @@ mod tests {
             labels: BTreeMap::new(),
         };
         let mut state = State::new(Duration::from_secs(2));
-        state.apply(Event::Endpoints(addresses.iter().map(spec).collect()), Instant::now());
+        state.apply(Event::Endpoints(addresses.iter().map(spec).collect()), clock::now());
         state.snapshot()
     }
 

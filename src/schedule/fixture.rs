@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
+use crate::server::clock;
 
 /// A pool of `count` endpoints 10.0.x.y:8000 that were never scraped.
 pub(crate) fn snapshot(count: u16) -> Snapshot {
@@ -30,6 +31,6 @@ fn state(count: u16) -> State {
         labels: BTreeMap::new(),
     };
     let mut state = State::new(Duration::from_secs(2));
-    state.apply(Event::Endpoints((0..count).map(spec).collect()), Instant::now());
+    state.apply(Event::Endpoints((0..count).map(spec).collect()), clock::now());
     state
 }

@@ -98,12 +98,13 @@ const fn parser(name: &'static str, summary: &'static str) -> Plugin {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    
 
     use super::*;
     use crate::pool::Sample;
     use crate::request::{Parsed, Parsers};
     use crate::schedule::{PickContext, fixture};
+    use crate::server::clock;
 
     #[test]
     fn names_are_unique() {
@@ -121,7 +122,7 @@ mod tests {
 
     #[test]
     fn every_scorer_stays_in_range_on_any_pool() {
-        let (now, request) = (Instant::now(), Parsed::default());
+        let (now, request) = (clock::now(), Parsed::default());
         let full = Sample { waiting: Some(1e9), running: Some(1e9), kv_usage: Some(7.0) };
         let pools = [
             fixture::snapshot(0),
@@ -133,10 +134,10 @@ mod tests {
             let Build::Scorer(build) = plugin.build else { continue };
             let scorer = build(Parameters::Null).expect("defaults are good");
             for snapshot in &pools {
-                let mut scores = vec![0.0; snapshot.ready().len()];
+                let mut rated = vec![0.0; snapshot.ready().len()];
                 let cx = PickContext { request: &request, model: None, snapshot, now };
-                scorer.score(cx, snapshot.ready(), &mut scores);
-                assert!(scores.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
+                scorer.score(cx, snapshot.ready(), &mut rated);
+                assert!(rated.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
             }
         }
     }

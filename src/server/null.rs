@@ -48,7 +48,7 @@ impl Machine for Echo {
             Request::RequestTrailers(_) => Response::RequestTrailers(TrailersResponse {}),
             Request::ResponseTrailers(_) => Response::ResponseTrailers(TrailersResponse {}),
         });
-        self.replies.extend(response.map(|response| response.into()));
+        self.replies.extend(response.map(Into::into));
     }
 
     fn pop(&mut self) -> Option<ProcessingResponse> {

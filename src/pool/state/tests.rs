@@ -4,6 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::pool::Reading;
+use crate::server::clock;
 
 const STALENESS: Duration = Duration::from_secs(2);
 
@@ -34,13 +35,13 @@ fn scraped(id: EndpointId, waiting: f32) -> Event {
 fn a_pool_is_synced_by_its_first_list_even_when_that_is_empty() {
     let mut state = State::new(STALENESS);
     assert!(!state.snapshot().synced());
-    assert_eq!(state.apply(list(&[]), Instant::now()), Change::Members);
+    assert_eq!(state.apply(list(&[]), clock::now()), Change::Members);
     assert!(state.snapshot().synced());
 }
 
 #[test]
 fn an_endpoint_that_stays_keeps_its_slot_counts_and_sample() {
-    let (mut state, now) = (State::new(STALENESS), Instant::now());
+    let (mut state, now) = (State::new(STALENESS), clock::now());
     state.apply(list(&[1, 2]), now);
     let before = state.snapshot();
     let id = id_of(&before, 2);
@@ -56,7 +57,7 @@ fn an_endpoint_that_stays_keeps_its_slot_counts_and_sample() {
 
 #[test]
 fn a_freed_slot_is_not_reused_within_the_quarantine_and_never_under_the_same_epoch() {
-    let (mut state, now) = (State::new(STALENESS), Instant::now());
+    let (mut state, now) = (State::new(STALENESS), clock::now());
     state.apply(list(&[1]), now);
     let old = id_of(&state.snapshot(), 1);
     state.apply(list(&[2]), now);
@@ -74,7 +75,7 @@ fn a_freed_slot_is_not_reused_within_the_quarantine_and_never_under_the_same_epo
 
 #[test]
 fn a_sample_is_stale_after_the_threshold_or_four_intervals() {
-    let (mut state, now) = (State::new(STALENESS), Instant::now());
+    let (mut state, now) = (State::new(STALENESS), clock::now());
     state.apply(list(&[1, 2]), now);
     let (a, b) = (id_of(&state.snapshot(), 1), id_of(&state.snapshot(), 2));
     state.apply(scraped(a, 1.0), now);
@@ -92,14 +93,14 @@ fn two_endpoints_at_one_address_are_one() {
     let mut state = State::new(STALENESS);
     let mut twin = spec(1);
     twin.name = "twin".to_owned();
-    state.apply(Event::Endpoints(vec![spec(1), twin]), Instant::now());
+    state.apply(Event::Endpoints(vec![spec(1), twin]), clock::now());
     assert_eq!(state.snapshot().ready().len(), 1);
 }
 
 proptest! {
     #[test]
     fn after_any_lists_the_pool_is_the_last_one(lists in prop::collection::vec(prop::collection::vec(1..20_u8, 0..20), 1..20)) {
-        let (mut state, start) = (State::new(STALENESS), Instant::now());
+        let (mut state, start) = (State::new(STALENESS), clock::now());
         for (n, numbers) in lists.iter().enumerate() {
             state.apply(list(numbers), start + Duration::from_secs(7) * u32::try_from(n).unwrap());
             let snapshot = state.snapshot();

@@ -58,12 +58,13 @@ impl Scorer for ActiveRequest {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    
 
     use super::*;
     use crate::pool::InFlight;
     use crate::request::Parsed;
     use crate::schedule::fixture;
+    use crate::server::clock;
 
     fn scores(scorer: &ActiveRequest, active: &[u32]) -> Vec<f32> {
         let snapshot = fixture::snapshot(u16::try_from(active.len()).unwrap());
@@ -73,12 +74,8 @@ mod tests {
         };
         let _in_flight: Vec<_> = snapshot.endpoints().zip(active).map(charge).collect();
         let (request, mut scores) = (Parsed::default(), vec![0.0; active.len()]);
-        let cx = PickContext {
-            request: &request,
-            model: None,
-            snapshot: &snapshot,
-            now: Instant::now(),
-        };
+        let cx =
+            PickContext { request: &request, model: None, snapshot: &snapshot, now: clock::now() };
         scorer.score(cx, snapshot.ready(), &mut scores);
         scores
     }

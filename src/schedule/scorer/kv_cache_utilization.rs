@@ -31,15 +31,16 @@ impl Scorer for KvCacheUtilization {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::pool::Sample;
     use crate::request::Parsed;
     use crate::schedule::fixture;
+    use crate::server::clock;
 
     fn scores(usage: &[Option<f32>], age: Duration) -> Vec<f32> {
-        let read = Instant::now();
+        let read = clock::now();
         let sample = |kv_usage: &Option<f32>| {
             kv_usage.map(|_| Sample { kv_usage: *kv_usage, ..Sample::default() })
         };
@@ -61,6 +62,6 @@ mod tests {
 
     #[test]
     fn stale_utilization_tells_nothing_apart() {
-        assert_eq!(scores(&[Some(0.1), Some(0.9)], Duration::from_secs(60)), [1.0, 1.0]);
+        assert_eq!(scores(&[Some(0.1), Some(0.9)], Duration::from_mins(1)), [1.0, 1.0]);
     }
 }

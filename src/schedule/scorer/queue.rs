@@ -30,19 +30,20 @@ impl Scorer for Queue {
 
 #[cfg(test)]
 mod tests {
-    use std::time::{Duration, Instant};
+    use std::time::Duration;
 
     use super::*;
     use crate::pool::{InFlight, Sample};
     use crate::request::Parsed;
     use crate::schedule::fixture;
+    use crate::server::clock;
 
     fn waiting(n: f32) -> Option<Sample> {
         Some(Sample { waiting: Some(n), ..Sample::default() })
     }
 
     fn scores(samples: &[Option<Sample>], age: Duration, busy: Option<usize>) -> Vec<f32> {
-        let read = Instant::now();
+        let read = clock::now();
         let snapshot = fixture::sampled(samples, read);
         let busy = busy.and_then(|at| snapshot.endpoint(snapshot.ready()[at]));
         let _in_flight = busy.map(|endpoint| InFlight::begin(&endpoint.live, 0));
@@ -72,7 +73,7 @@ mod tests {
 
     #[test]
     fn a_stale_queue_counts_as_our_own_requests_there() {
-        let old = Duration::from_secs(60);
+        let old = Duration::from_mins(1);
         assert_eq!(scores(&[waiting(0.0), waiting(9.0)], old, Some(0)), [0.0, 1.0]);
     }
 

@@ -30,17 +30,18 @@ impl Scorer for RunningRequests {
 
 #[cfg(test)]
 mod tests {
-    use std::time::Instant;
+    
 
     use super::*;
     use crate::pool::Sample;
     use crate::request::Parsed;
     use crate::schedule::fixture;
+    use crate::server::clock;
 
     #[test]
     fn the_emptiest_server_scores_one() {
         let running = |n| Some(Sample { running: Some(n), ..Sample::default() });
-        let now = Instant::now();
+        let now = clock::now();
         let snapshot = fixture::sampled(&[running(8.0), running(2.0), running(4.0)], now);
         let (request, mut scores) = (Parsed::default(), [0.0; 3]);
         let cx = PickContext { request: &request, model: None, snapshot: &snapshot, now };
