@@ -166,7 +166,7 @@ impl App {
             .first()
             .ok_or_else(|| anyhow::anyhow!("no engine in the table"))?;
         let dialect = scrape::Dialect::new(engine, &self.flags.scrape.names);
-        let pace = self.flags.scrape.refresh_metrics_interval.map_or(Pace::Adaptive, Pace::Fixed);
+        let pace = Pace::new(self.flags.scrape.refresh_metrics_interval);
         let scraper = Scraper::new(dialect, pace, events.clone(), Arc::clone(&parts.scrapes));
         tasks.run(
             Plane::Control,

@@ -12,7 +12,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -44,11 +44,7 @@ enum Command {
 
 /// Runs the command that `args` (program name first) ask for.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let known: Vec<String> = Cli::command()
-        .get_arguments()
-        .filter_map(|arg| arg.get_long().map(str::to_owned))
-        .collect();
-    let cli = match Cli::try_parse_from(argv::spelled(args, &known)) {
+    let cli = match Cli::try_parse_from(argv::spelled(args, &Flags::names())) {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };

@@ -4,6 +4,7 @@
     missing_docs,
     unused_qualifications,
     clippy::pedantic,
+    clippy::clone_on_ref_ptr,
     clippy::allow_attributes,
     clippy::allow_attributes_without_reason,
     clippy::excessive_nesting,

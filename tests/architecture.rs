@@ -1,4 +1,5 @@
 //! The shape of the source tree, checked: who may use whom, what the core may not do, how long files are.
+#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -66,7 +67,7 @@ const ALLOWED: &str = "tokio::sync";
 
 const LONGEST_FILE: usize = 500;
 
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Kind {
     Core,
     Shell,
@@ -97,7 +98,7 @@ impl Source {
         if is_test || self.path.ends_with("fixture.rs") || self.path.ends_with("testing.rs") {
             return "";
         }
-        self.text.find("#[cfg(test)]\nmod tests {").map_or(&self.text, |at| &self.text[..at])
+        self.text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default()
     }
 
     fn lines(&self) -> impl Iterator<Item = (usize, &str)> {
@@ -110,18 +111,16 @@ impl Source {
         let Some((name, _, below)) = self.module() else {
             return vec![format!("{}: in no module of the ladder", self.path)];
         };
-        let mut found = Vec::new();
-        for (at, line) in self.lines() {
-            for used in line.split("crate::").skip(1) {
-                let used: String =
-                    used.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-                let own = name.split('/').next() == Some(&used);
-                if !used.is_empty() && !own && !below.contains(&used.as_str()) {
-                    found.push(format!("{}:{at}: {name} may not use {used}", self.path));
-                }
-            }
-        }
-        found
+        let own = name.split('/').next().unwrap_or_default();
+        let uses = self
+            .lines()
+            .flat_map(|(at, line)| line.split("crate::").skip(1).map(move |used| (at, used)));
+        uses.map(|(at, used)| {
+            (at, used.split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or_default())
+        })
+        .filter(|(_, used)| !used.is_empty() && *used != own && !below.contains(used))
+        .map(|(at, used)| format!("{}:{at}: {name} may not use {used}", self.path))
+        .collect()
     }
 
     /// Words that a core module may not say.
@@ -169,13 +168,13 @@ fn collect(folder: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-fn none(problems: Vec<String>) {
+fn none(problems: &[String]) {
     assert!(problems.is_empty(), "\n{}\n", problems.join("\n"));
 }
 
 #[test]
 fn modules_use_only_what_is_below_them() {
-    none(sources().iter().flat_map(Source::upward).collect());
+    none(&sources().iter().flat_map(Source::upward).collect::<Vec<_>>());
 }
 
 #[test]
@@ -192,7 +191,7 @@ fn the_ladder_itself_goes_downward() {
 
 #[test]
 fn the_core_does_no_io_reads_no_clock_and_rolls_no_dice() {
-    none(sources().iter().flat_map(Source::impure).collect());
+    none(&sources().iter().flat_map(Source::impure).collect::<Vec<_>>());
 }
 
 #[test]
@@ -214,7 +213,7 @@ fn files_are_short_and_say_what_they_are() {
         (_, true) => Some(format!("{}: no module doc", source.path)),
         _ => None,
     };
-    none(sources().iter().filter_map(problem).collect());
+    none(&sources().iter().filter_map(problem).collect::<Vec<_>>());
 }
 
 #[test]

@@ -149,12 +149,7 @@ impl RequestFamilies {
                 tokens,
             )?,
             ntpot: histogram("request_ntpot_seconds", "Time per generated token.", buckets::NTPOT)?,
-            ttft: new.histograms(
-                "llm_d_epp_request_ttft_seconds",
-                "Time to the first token of a streamed answer.",
-                buckets::TTFT,
-                &TTFT_LABELS,
-            )?,
+            ttft: ttft(new)?,
             tpot: histogram(
                 "request_streaming_tpot_seconds",
                 "Time per token after the first.",
@@ -188,6 +183,11 @@ impl RequestFamilies {
             labels,
         }
     }
+}
+
+fn ttft(new: &Families<'_>) -> prometheus::Result<HistogramVec> {
+    let help = "Time to the first token of a streamed answer.";
+    new.histograms("llm_d_epp_request_ttft_seconds", help, buckets::TTFT, &TTFT_LABELS)
 }
 
 /// Finds the cells of labels without asking every family.

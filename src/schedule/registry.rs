@@ -98,7 +98,6 @@ const fn parser(name: &'static str, summary: &'static str) -> Plugin {
 
 #[cfg(test)]
 mod tests {
-    
 
     use super::*;
     use crate::pool::Sample;

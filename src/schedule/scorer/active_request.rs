@@ -58,7 +58,6 @@ impl Scorer for ActiveRequest {
 
 #[cfg(test)]
 mod tests {
-    
 
     use super::*;
     use crate::pool::InFlight;
@@ -73,11 +72,11 @@ mod tests {
             (0..count).map(|_| InFlight::begin(&endpoint.live, 0)).collect::<Vec<_>>()
         };
         let _in_flight: Vec<_> = snapshot.endpoints().zip(active).map(charge).collect();
-        let (request, mut scores) = (Parsed::default(), vec![0.0; active.len()]);
+        let (request, mut rated) = (Parsed::default(), vec![0.0; active.len()]);
         let cx =
             PickContext { request: &request, model: None, snapshot: &snapshot, now: clock::now() };
-        scorer.score(cx, snapshot.ready(), &mut scores);
-        scores
+        scorer.score(cx, snapshot.ready(), &mut rated);
+        rated
     }
 
     #[test]

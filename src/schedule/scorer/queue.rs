@@ -38,8 +38,8 @@ mod tests {
     use crate::schedule::fixture;
     use crate::server::clock;
 
-    fn waiting(n: f32) -> Option<Sample> {
-        Some(Sample { waiting: Some(n), ..Sample::default() })
+    fn waiting(n: f32) -> Sample {
+        Sample { waiting: Some(n), ..Sample::default() }
     }
 
     fn scores(samples: &[Option<Sample>], age: Duration, busy: Option<usize>) -> Vec<f32> {
@@ -58,27 +58,29 @@ mod tests {
     #[test]
     fn the_shortest_queue_scores_one_and_the_longest_zero() {
         assert_eq!(
-            scores(&[waiting(0.0), waiting(5.0), waiting(10.0)], Duration::ZERO, None),
+            scores(
+                &[Some(waiting(0.0)), Some(waiting(5.0)), Some(waiting(10.0))],
+                Duration::ZERO,
+                None
+            ),
             [1.0, 0.5, 0.0]
         );
     }
 
     #[test]
     fn a_server_never_read_is_neither_idle_nor_busy() {
-        assert_eq!(
-            scores(&[waiting(0.0), None, waiting(4.0), waiting(8.0)], Duration::ZERO, None)[1],
-            0.5
-        );
+        let samples = [Some(waiting(0.0)), None, Some(waiting(4.0)), Some(waiting(8.0))];
+        assert_eq!(scores(&samples, Duration::ZERO, None), [1.0, 0.5, 0.5, 0.0]);
     }
 
     #[test]
     fn a_stale_queue_counts_as_our_own_requests_there() {
         let old = Duration::from_mins(1);
-        assert_eq!(scores(&[waiting(0.0), waiting(9.0)], old, Some(0)), [0.0, 1.0]);
+        assert_eq!(scores(&[Some(waiting(0.0)), Some(waiting(9.0))], old, Some(0)), [0.0, 1.0]);
     }
 
     #[test]
     fn one_endpoint_scores_one() {
-        assert_eq!(scores(&[waiting(7.0)], Duration::ZERO, None), [1.0]);
+        assert_eq!(scores(&[Some(waiting(7.0))], Duration::ZERO, None), [1.0]);
     }
 }

@@ -30,7 +30,6 @@ impl Scorer for RunningRequests {
 
 #[cfg(test)]
 mod tests {
-    
 
     use super::*;
     use crate::pool::Sample;

@@ -1,0 +1,38 @@
+# The face of the project; `make help` lists what there is.
+CARGO ?= cargo
+
+.PHONY: help demo test lint fuzz docs load clean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by itself
+	@echo "building Lodesman and the demo (some minutes the first time)"
+	@$(CARGO) build --quiet --release -p lodesman --bin lodesman
+	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --bin demo
+	@target/release/demo
+
+test: lint ## lints, documentation, and all tests; installs the real Envoy that they need
+	@scripts/envoy.sh > /dev/null
+	$(CARGO) test --workspace
+
+lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --document-private-items --workspace
+
+fuzz: ## coverage-guided fuzzing of every target, SECONDS_EACH of them (default 60); needs a nightly toolchain and cargo-fuzz
+	@cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$${SECONDS_EACH:-60} || exit 1; done
+
+docs: ## the documentation of the code, in target/doc
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --no-deps --document-private-items -p lodesman
+	@echo "open target/doc/lodesman/index.html"
+
+load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --requests 1000'
+	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
+
+clean: ## remove everything that was built or installed here
+	$(CARGO) clean
+	rm -rf .envoy
