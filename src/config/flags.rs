@@ -66,7 +66,7 @@ pub struct Listen {
     /// Address of the admin pages; they have no authentication.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub admin_address: IpAddr,
-    /// Longest time to let open streams end at a shutdown.
+    /// How long requests are still served after SIGTERM, so that gateways go elsewhere first.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
     /// Largest gRPC message to receive [default: 65MiB].

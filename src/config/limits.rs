@@ -43,7 +43,7 @@ pub struct LimitSettings {
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub body_budget: Option<Quantity>,
-    /// Longest time to receive a request's body [default: 60s].
+    /// Longest wait for the next piece of a request body; then 408 [default: 60s].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
     pub body_read_timeout: Option<GoDuration>,
