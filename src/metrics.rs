@@ -4,9 +4,10 @@
 //! autoscalers go on working; what it lacks is `lodesman_*`. Values of a request's labels come from the client, so they
 //! are capped (see [`series`]). Help texts are the manual.
 
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use prometheus::core::Collector;
+use prometheus::core::{Collector, Desc};
 use prometheus::{
     Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
@@ -24,6 +25,7 @@ mod streams;
 #[derive(Debug)]
 pub struct Metrics {
     registry: Registry,
+    families: Vec<Desc>,
     requests: RequestFamilies,
     series: SeriesCache,
     /// Time from the request's headers to the answer to its body.
@@ -62,7 +64,8 @@ impl Metrics {
         reference_streams: bool,
     ) -> prometheus::Result<Arc<Self>> {
         let registry = Registry::new();
-        let new = Families { registry: &registry, namespace, pool };
+        let described = RefCell::default();
+        let new = Families { registry: &registry, namespace, pool, described };
         let metrics = Self {
             requests: RequestFamilies::new(&new)?,
             series: SeriesCache::default(),
@@ -112,6 +115,7 @@ impl Metrics {
                 &["outcome"],
             )?,
             connections: Connections::new(&new)?,
+            families: new.described.take(),
             registry,
         };
         metrics.info()?;
@@ -126,6 +130,11 @@ impl Metrics {
     /// Counts a decision that rests on less than the policy.
     pub fn degraded(&self, rung: &str, cause: &str) {
         self.degraded.with_label_values(&[rung, cause]).inc();
+    }
+
+    /// What there is, for the manual: name, help and labels of every family but the added ones.
+    pub fn families(&self) -> &[Desc] {
+        &self.families
     }
 
     /// Adds families whose values are read at scrape time.
@@ -159,10 +168,12 @@ struct Families<'a> {
     registry: &'a Registry,
     namespace: &'a str,
     pool: &'a str,
+    described: RefCell<Vec<Desc>>,
 }
 
 impl Families<'_> {
     fn registered<C: Collector + Clone + 'static>(&self, family: C) -> prometheus::Result<C> {
+        self.described.borrow_mut().extend(family.desc().into_iter().cloned());
         self.registry.register(Box::new(family.clone()))?;
         Ok(family)
     }

@@ -200,3 +200,46 @@ impl std::fmt::Debug for PoolMetrics {
         f.debug_struct("PoolMetrics").field("name", &self.name).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write;
+
+    use expect_test::expect_file;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    const HEAD: &str = "# Metrics
+
+On `/metrics` of the metrics port (9090). Families named `llm_d_epp_*` have the names, labels and buckets of the
+llm-d-router EPP; `lodesman_*` are ours and carry the labels `namespace` and `pool` besides those listed. Label values that
+come from clients are capped: 1,000 model names, 1,000 fairness ids, 4,096 combinations; what is beyond is `other`.
+
+| family | labels | meaning |
+|---|---|---|
+";
+
+    const TAIL: &str = "
+Outcomes of a request: `ok`, `upstream_4xx`, `upstream_5xx`, `rejected`, `shed`, `client_disconnect` (the stream was reset
+before the answer ended), `unobserved` (the end of the answer was not ours to see), `epp_error`. Rungs of a decision:
+`policy`, `load_only` (signals are lost, or the deadline was missed).
+";
+
+    #[test]
+    fn the_manual_lists_every_family() {
+        let metrics = Metrics::new("ns", "pool", true).unwrap();
+        let sources =
+            Sources { pool: Arc::default(), budget: Budget::new(1), scrapes: Arc::default() };
+        let pool = PoolMetrics::new(sources, "ns", "pool").unwrap();
+        let mut rows: Vec<_> = metrics.families().iter().chain(pool.desc()).collect();
+        rows.sort_by(|a, b| a.fq_name.cmp(&b.fq_name));
+        let mut page = HEAD.to_owned();
+        for row in rows {
+            let labels: Vec<_> =
+                row.variable_labels.iter().map(|label| format!("`{label}`")).collect();
+            writeln!(page, "| `{}` | {} | {} |", row.fq_name, labels.join(", "), row.help).unwrap();
+        }
+        expect_file!["../../docs/metrics.md"].assert_eq(&(page + TAIL));
+    }
+}
