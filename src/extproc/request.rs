@@ -214,6 +214,17 @@ impl Exchange {
         (!same).then(|| target.to_owned())
     }
 
+    /// The answer begins. Envoy tells an observer no body modes, so a body that has not ended by now may never come.
+    pub(in crate::extproc) fn observe_late(&mut self) {
+        if self.observed
+            && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
+        {
+            let Reading { scan, pieces, len } = *reading;
+            let (parsed, ended) = (scan.finish_truncated(), Ended::Open);
+            self.observe(&Asked { parsed, bodyless: false, pieces, len, ended });
+        }
+    }
+
     /// Charges what another stream has decided: an observer takes part in accounting alone.
     fn observe(&mut self, asked: &Asked) {
         self.phase = Phase::Done;
@@ -233,7 +244,7 @@ impl Exchange {
             target: asked.model(),
             fairness_id: self.head.fairness_id.text(),
         };
-        self.account.placed(who, endpoint, in_flight, asked.len);
+        self.account.observed(who, endpoint, in_flight);
     }
 
     /// Sends the request on to where it was placed.

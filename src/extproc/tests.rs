@@ -362,22 +362,6 @@ fn a_gateway_that_says_nothing_of_modes_is_full_duplex() {
 }
 
 #[test]
-fn an_observed_stream_gets_no_reply_and_is_accounted() {
-    let mut rig = Rig::new(1, 1);
-    rig.observed = true;
-    let chosen =
-        [(":path", "/v1/chat/completions"), ("x-gateway-destination-endpoint", "10.0.0.2:8000")];
-    rig.headers(&chosen, false).body(CHAT, true);
-    assert_eq!(rig.in_flight(), 1);
-    rig.answer(&[(":status", "200"), ("content-type", "application/json")], false);
-    rig.answer_body(r#"{"usage":{"prompt_tokens":9,"completion_tokens":3}}"#, true);
-    assert!(rig.said().is_empty());
-    assert_eq!(rig.outcome(), "ok");
-    assert_eq!(rig.in_flight(), 0);
-    assert!(rig.director.metrics().page().unwrap().contains("llm_d_epp_request_input_tokens_sum"));
-}
-
-#[test]
 fn a_rewritten_model_goes_out_and_the_clients_name_comes_back() {
     let rewrite = [
         (":path", "/v1/chat/completions"),
@@ -498,4 +482,5 @@ fn the_error_class_of_the_answer_is_its_outcome() {
     }
 }
 
+mod observed;
 mod sequences;

@@ -37,6 +37,8 @@ async fn observer_sees_how_long_a_request_runs() {
     let answer = response.collect().await;
     assert!(is_whole(&answer), "{answer:?}");
     at_rest(&stage.picker).await;
+    assert_eq!(total(&stage.picker, "llm_d_epp_request_total", "").await.unwrap(), 1.0);
+    assert_eq!(outcomes(&stage.picker, "unobserved").await.unwrap(), 2.0, "one for each stream");
     assert_eq!(outcomes(&stage.picker, "client_disconnect").await.unwrap(), 0.0);
 }
 
