@@ -24,7 +24,7 @@ const LARGE: usize = 8 << 20;
 /// A chat request of `len` bytes.
 fn chat_of(len: usize) -> Bytes {
     let (head, tail) = (r#"{"model":"m","messages":[{"role":"user","content":""#, r#""}]}"#);
-    let fill = (0..len - head.len() - tail.len()).map(|at| b'a' + (at % 23) as u8);
+    let fill = (b'a'..=b'z').cycle().take(len - head.len() - tail.len());
     head.bytes().chain(fill).chain(tail.bytes()).collect()
 }
 

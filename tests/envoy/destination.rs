@@ -5,10 +5,13 @@ use std::net::SocketAddr;
 use http::Request;
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::envoy::{BodyMode, Destination, ExtProc, Mode, Picker, Pool};
-use lodesman_e2e::{Body, Envoy, EnvoyConfig};
+use lodesman_e2e::{Body, Envoy, EnvoyConfig, free_address};
 use serde_json::json;
 
-use super::stage::{CHAT, Stage, at_rest, chat, fleet, is_whole, picker, requests_at, total};
+use super::stage::{
+    CHAT, Stage, at_rest, chat, duplex, ended, fleet, is_whole, order, original_dst, picker,
+    picker_of, requests_at, total,
+};
 
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
@@ -133,11 +136,11 @@ async fn subset_hint_is_a_boundary() {
         let envoy = Envoy::start(&config).await.unwrap();
         for _ in 0..4 {
             let answer = envoy.client().post(CHAT, &chat(1, false)).await.unwrap();
-            if allowed.is_empty() {
-                assert_eq!(answer.status, 503, "{hint}");
-            } else {
-                assert!(allowed.contains(&server_of(&answer)), "{hint}");
-            }
+            let right = match allowed {
+                [] => answer.status == 503,
+                _ => allowed.contains(&server_of(&answer)),
+            };
+            assert!(right, "{hint}: {} {}", answer.status, answer.text());
         }
     }
     at_rest(&picker).await;
@@ -161,4 +164,58 @@ async fn choice_follows_the_load() {
     assert_eq!(servers.len(), 3, "three long answers are on three servers: {servers:?}");
     drop(open);
     at_rest(&stage.picker).await;
+}
+
+#[tokio::test]
+async fn server_may_have_an_address_of_ipv6() {
+    let stage = Stage::with(1, "--address ::1 --time-scale 50", "", duplex).await;
+    let answer = stage.client().post(CHAT, &chat(1, false)).await.unwrap();
+    assert_eq!(server_of(&answer), stage.fleet.servers[0]);
+    let seen = requests_at(stage.fleet.servers[0]).await.pop().unwrap();
+    let told = seen["headers"][DESTINATION].as_str().unwrap().to_owned();
+    assert!(told.starts_with("[::1]:"), "{told}");
+}
+
+#[tokio::test]
+async fn list_of_destinations_gives_a_retry_somewhere_to_go() {
+    let config = json!({
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [
+            {"type": "queue-scorer"},
+            {"type": "max-score-picker", "parameters": {"maxNumOfEndpoints": 2}},
+        ],
+        "schedulingProfiles": [{"name": "default", "plugins": [
+            {"pluginRef": "queue-scorer"}, {"pluginRef": "max-score-picker"},
+        ]}],
+        "lodesman": {"destinationList": "multi"},
+    });
+    let fleet = fleet(2, "--time-scale 50").await;
+    let endpoints = format!("{},{}", fleet.servers[0], fleet.servers[1]);
+    let args = ["--endpoints", &endpoints, "--config-text", &config.to_string()];
+    let picker = picker_of(args.map(str::to_owned)).await;
+    let pool = override_host(&fleet.servers, Destination::Metadata);
+    let mut config = EnvoyConfig::picked(ExtProc::full_duplex(picker.ext_proc), pool);
+    config.retries = 1;
+    let envoy = Envoy::start(&config).await.unwrap();
+    order(fleet.servers[0], json!({"kind": "error-500"})).await;
+    for _ in 0..8 {
+        let answer = envoy.client().post(CHAT, &chat(1, false)).await.unwrap();
+        assert_eq!(server_of(&answer), fleet.servers[1]);
+    }
+    let seen = requests_at(fleet.servers[1]).await.pop().unwrap();
+    let told = seen["headers"][DESTINATION].as_str().unwrap().to_owned();
+    assert!(fleet.servers.iter().all(|server| told.contains(&server.to_string())), "{told}");
+    at_rest(&picker).await;
+}
+
+#[tokio::test]
+async fn server_that_refuses_is_an_answer_of_the_gateway() {
+    let picker = picker(&[free_address().unwrap()], "").await;
+    let envoy = Envoy::start(&original_dst(ExtProc::full_duplex(picker.ext_proc))).await.unwrap();
+    let answer = envoy.client().post(CHAT, &chat(1, false)).await.unwrap();
+    assert_eq!(answer.status, 503);
+    assert_eq!(envoy.access_log_of(1).await.unwrap()[0]["flags"], "UF");
+    at_rest(&picker).await;
+    ended(&picker, "upstream_5xx", 1).await;
 }

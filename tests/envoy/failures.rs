@@ -8,10 +8,13 @@ use http::Request;
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::envoy::{Destination, ExtProc, HealthCheck, Picker, Pool};
 use lodesman_e2e::{Body, Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
+use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::stage::{CHAT, SOON, Stage, at_rest, chat, duplex, fleet, is_whole, picker};
+use super::stage::{
+    CHAT, SOON, Stage, at_rest, binary, chat, duplex, fleet, is_honest, is_whole, picker,
+};
 
 const CHECK: HealthCheck = HealthCheck { interval: Duration::from_millis(200) };
 
@@ -28,31 +31,30 @@ impl Load {
         let (stop, stopped) = watch::channel(false);
         let mut set = JoinSet::new();
         for _ in 0..workers {
-            let (sender, stopped) = (sender.clone(), stopped.clone());
-            set.spawn(async move {
-                while !*stopped.borrow() {
-                    let answer = client.post(CHAT, &chat(4, true)).await.unwrap();
-                    sender.send_modify(|answers| answers.push(answer));
-                }
-            });
+            set.spawn(ask(client, sender.clone(), stopped.clone()));
         }
         Self { answers, stop, workers: set }
     }
 
-    /// Waits until `more` further requests were answered; the number of all before.
-    async fn pass(&mut self, more: usize) -> usize {
-        let before = self.answers.borrow().len();
-        let passed = self.answers.wait_for(|answers| answers.len() >= before + more);
-        drop(tokio::time::timeout(SOON, passed).await.unwrap().unwrap());
-        before
+    /// Waits until `more` further requests were answered.
+    async fn pass(&mut self, more: usize) {
+        let enough = self.answers.borrow().len() + more;
+        self.until(|answers| answers.len() >= enough).await;
     }
 
-    /// Waits until the latest `count` answers are whole.
+    /// Waits until `count` answers in a row, all from now on, are whole.
     async fn recover(&mut self, count: usize) {
-        let good = |answers: &Vec<Answer>| {
-            answers.len() >= count && answers.iter().rev().take(count).all(is_whole)
-        };
-        drop(tokio::time::timeout(SOON, self.answers.wait_for(good)).await.unwrap().unwrap());
+        let begun = self.answers.borrow().len();
+        self.until(|answers| {
+            let row = answers[begun..].iter().rev().take_while(|answer| is_whole(answer));
+            row.count() >= count
+        })
+        .await;
+    }
+
+    async fn until(&mut self, condition: impl Fn(&[Answer]) -> bool) {
+        let met = self.answers.wait_for(|answers| condition(answers));
+        drop(tokio::time::timeout(SOON, met).await.unwrap().unwrap());
     }
 
     /// Stops, and gives all answers.
@@ -62,6 +64,13 @@ impl Load {
             worker.unwrap();
         }
         self.answers.borrow().clone()
+    }
+}
+
+async fn ask(client: Client, answers: watch::Sender<Vec<Answer>>, stopped: watch::Receiver<bool>) {
+    while !*stopped.borrow() {
+        let answer = client.post(CHAT, &chat(4, true)).await.unwrap();
+        answers.send_modify(|answers| answers.push(answer));
     }
 }
 
@@ -91,11 +100,6 @@ async fn replicated(fleet: &Fleet, health_check: Option<HealthCheck>) -> ([Lodes
 fn signal(picker: &Lodesman, name: &str) {
     let id = picker.process.id().to_string();
     assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
-}
-
-/// An answer that a client can take for what it is: whole, or seen to have failed.
-fn is_honest(answer: &Answer) -> bool {
-    is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
 }
 
 #[tokio::test]
@@ -193,4 +197,39 @@ async fn hung_picker_is_left_out_and_taken_back() {
     back.await.unwrap();
     assert!(is_whole(&stage.client().post(CHAT, &chat(1, false)).await.unwrap()));
     at_rest(&stage.picker).await;
+}
+
+#[tokio::test]
+async fn picker_that_knows_no_endpoints_yet_steps_aside_where_that_can_help() {
+    let directory = tempfile::tempdir().unwrap();
+    let endpoints = directory.path().join("endpoints.yaml");
+    let file =
+        json!({"type": "file-discovery", "parameters": {"path": endpoints, "watchFile": true}});
+    let config = json!({
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [file],
+        "dataLayer": {"discovery": {"pluginRef": "file-discovery"}},
+    });
+    let args = ["--failure-mode", "FailOpen", "--config-text", &config.to_string()];
+    let picker = Lodesman::start(binary(), args).await.unwrap();
+    let fleet = fleet(1, "--time-scale 50").await;
+    let mut filter = ExtProc::full_duplex(picker.ext_proc);
+    filter.failure_mode_allow = true;
+    let destinations = vec![Destination::Metadata];
+    let pool = Pool::OverrideHost { endpoints: fleet.servers.clone(), destinations };
+    let envoy = Envoy::start(&EnvoyConfig::picked(filter, pool)).await.unwrap();
+    assert_eq!(envoy.client().get("/v1/models").await.unwrap().status, 200);
+    let refused = envoy.client().post(CHAT, &chat(1, false)).await.unwrap();
+    assert_eq!((refused.status.as_u16(), refused.header("retry-after")), (503, Some("1")));
+    let (ip, port) = (fleet.servers[0].ip(), fleet.servers[0].port());
+    let text = format!("endpoints: [{{name: a, address: {ip}, port: {port}}}]");
+    std::fs::write(&endpoints, text).unwrap();
+    let served = eventually(SOON, async || {
+        let answer = envoy.client().post(CHAT, &chat(1, false)).await?;
+        ensure!(is_whole(&answer), "{} {}", answer.status, answer.text());
+        Ok(())
+    });
+    served.await.unwrap();
+    at_rest(&picker).await;
 }

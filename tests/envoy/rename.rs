@@ -29,25 +29,29 @@ async fn envoy(picker: std::net::SocketAddr, mode: BodyMode, keeps_length: bool)
 async fn length_fits_the_new_name_and_the_client_sees_its_own() {
     let echo = Echo::start().await;
     let picker = picker(&[echo.address], "").await;
-    let sent = chat(1, false).to_string();
     for mode in [BodyMode::FullDuplexStreamed, BodyMode::Buffered, BodyMode::BufferedPartial] {
         for keeps_length in [false, true] {
             let envoy = envoy(picker.ext_proc, mode, keeps_length).await;
-            for name in ["a-model-with-a-much-longer-name", "m"] {
-                let answer = ask(envoy.client(), name, sent.clone()).await;
-                let case = format!("{mode:?}, length kept: {keeps_length}, {name}");
-                assert_eq!((answer.status.as_u16(), &answer.broken), (200, &None), "{case}");
-                let seen = echo.last();
-                let wanted = sent.replace(r#""model":"sim""#, &format!(r#""model":"{name}""#));
-                assert_eq!(seen.body, wanted, "{case}");
-                let length = wanted.len().to_string();
-                assert!(seen.header("content-length").is_none_or(|told| told == length), "{case}");
-                assert_eq!(seen.header(REWRITE), None, "{case}");
-                assert_eq!(answer.text(), sent, "{case}");
-            }
+            let case = format!("{mode:?}, length kept: {keeps_length}");
+            fits(envoy.client(), &echo, "a-model-with-a-much-longer-name", &case).await;
+            fits(envoy.client(), &echo, "m", &case).await;
         }
     }
     at_rest(&picker).await;
+}
+
+/// One byte short, and the server would read half a document or wait for ever.
+async fn fits(client: Client, echo: &Echo, name: &str, case: &str) {
+    let sent = chat(1, false).to_string();
+    let answer = ask(client, name, sent.clone()).await;
+    assert_eq!((answer.status.as_u16(), &answer.broken), (200, &None), "{case}, {name}");
+    let seen = echo.last();
+    let wanted = sent.replace(r#""model":"sim""#, &format!(r#""model":"{name}""#));
+    assert_eq!(seen.body, wanted, "{case}");
+    let length = wanted.len().to_string();
+    assert!(seen.header("content-length").is_none_or(|told| told == length), "{case}, {name}");
+    assert_eq!(seen.header(REWRITE), None, "{case}, {name}");
+    assert_eq!(answer.text(), sent, "{case}, {name}");
 }
 
 #[tokio::test]
@@ -73,22 +77,25 @@ async fn clients_name_comes_back_in_json_and_in_events() {
         let filter =
             ExtProc::new(Picker::new([stage.picker.ext_proc]), request, Mode::with_body(mode));
         let envoy = Envoy::start(&original_dst(filter)).await.unwrap();
-        for stream in [false, true] {
-            let mut body = chat(5, stream);
-            body["model"] = json!("my-alias");
-            let answer = ask(envoy.client(), "sim", body.to_string()).await;
-            let text = answer.text();
-            assert_eq!((answer.status.as_u16(), &answer.broken), (200, &None), "{mode:?} {text}");
-            let messages: Vec<Value> = if stream {
-                let data = text.lines().filter_map(|line| line.strip_prefix("data: {"));
-                data.map(|rest| serde_json::from_str(&format!("{{{rest}")).unwrap()).collect()
-            } else {
-                vec![answer.json().unwrap()]
-            };
-            assert!(messages.len() >= if stream { 5 } else { 1 }, "{text}");
-            assert!(messages.iter().all(|json| json["model"] == "my-alias"), "{mode:?} {text}");
-            assert_eq!(text.ends_with("data: [DONE]\n\n"), stream, "{text}");
-        }
+        let whole = renamed(envoy.client(), false).await;
+        assert_eq!(whole.json().unwrap()["model"], "my-alias", "{mode:?}");
+        let events = renamed(envoy.client(), true).await.text();
+        assert!(events.ends_with("data: [DONE]\n\n"), "{mode:?} {events}");
+        let data = events.lines().filter_map(|line| line.strip_prefix("data: "));
+        let models: Vec<_> = data
+            .filter_map(|event| serde_json::from_str::<Value>(event).ok())
+            .map(|event| event["model"].clone())
+            .collect();
+        assert!(models.len() >= 5 && models.iter().all(|name| name == "my-alias"), "{events}");
     }
     at_rest(&stage.picker).await;
+}
+
+/// Asks for an alias of the model that the server knows as `sim`.
+async fn renamed(client: Client, stream: bool) -> Answer {
+    let mut body = chat(5, stream);
+    body["model"] = json!("my-alias");
+    let answer = ask(client, "sim", body.to_string()).await;
+    assert_eq!((answer.status.as_u16(), &answer.broken), (200, &None), "{}", answer.text());
+    answer
 }

@@ -104,3 +104,20 @@ async fn client_that_leaves_while_the_server_thinks_frees_its_place() {
     at_rest(&stage.picker).await;
     ended(&stage.picker, "client_disconnect", 1).await;
 }
+
+#[tokio::test]
+async fn usage_is_read_from_what_passes() {
+    let stage = Stage::start(1).await;
+    let mut asked = chat(TOKENS, true);
+    asked["stream_options"] = serde_json::json!({"include_usage": true});
+    for body in [asked, chat(TOKENS, false)] {
+        let answer = stage.client().post(CHAT, &body).await.unwrap();
+        assert!(is_whole(&answer), "{}", answer.text());
+    }
+    ended(&stage.picker, "ok", 2).await;
+    let generated =
+        total(&stage.picker, "llm_d_epp_request_output_tokens_sum", "model_name=\"sim\"");
+    assert_eq!(generated.await.unwrap(), 2.0 * TOKENS as f64);
+    let first = total(&stage.picker, "llm_d_epp_request_ttft_seconds_count", "streaming=\"true\"");
+    assert_eq!(first.await.unwrap(), 1.0);
+}

@@ -111,6 +111,11 @@ pub(super) fn is_whole(answer: &Answer) -> bool {
     answer.status == 200 && answer.broken.is_none() && ended
 }
 
+/// Whether a client can take an answer for what it is: whole, or seen to have failed.
+pub(super) fn is_honest(answer: &Answer) -> bool {
+    is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
+}
+
 /// The latest requests that reached a simulated server, oldest first.
 pub(super) async fn requests_at(server: SocketAddr) -> Vec<Value> {
     let answer = Client::http1(server).get("/sim/requests").await.unwrap().json().unwrap();

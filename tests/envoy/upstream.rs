@@ -45,12 +45,7 @@ impl Echo {
         Self { address, seen, _task: task }
     }
 
-    /// All requests so far but for reads of the metrics page.
-    pub(super) fn seen(&self) -> Vec<Seen> {
-        self.seen.borrow().clone()
-    }
-
-    /// The last of them.
+    /// The latest request but for reads of the metrics page.
     pub(super) fn last(&self) -> Seen {
         self.seen.borrow().last().unwrap().clone()
     }
