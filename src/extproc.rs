@@ -240,7 +240,8 @@ impl Exchange {
     /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped.
     pub fn closed(&mut self, now: Instant) {
         let skipped = self.api.is_some_and(Api::skips_response);
-        let unseen = self.modes.is_some_and(|modes| modes.response == BodyMode::None);
+        let unseen = self.modes.is_some_and(|modes| modes.response == BodyMode::None)
+            || (self.observed && !self.account.saw_body());
         let half_closed = self.end == Some(End::Ok);
         self.account.closed(skipped || half_closed || (unseen && self.answer.began()), now);
     }

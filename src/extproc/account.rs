@@ -71,11 +71,30 @@ impl Account {
     ) {
         let series = self.series(who);
         series.requests.inc();
-        series.running.inc();
         if bytes > 0 {
             series.request_size.observe(bytes as f64);
         }
+        self.runs(endpoint, in_flight, series);
+    }
+
+    /// The request has the place that another stream gave it, where it is counted already.
+    pub(in crate::extproc) fn observed(
+        &mut self,
+        who: Who<'_>,
+        endpoint: Arc<Endpoint>,
+        in_flight: InFlight,
+    ) {
+        self.runs(endpoint, in_flight, self.series(who));
+    }
+
+    fn runs(&mut self, endpoint: Arc<Endpoint>, in_flight: InFlight, series: Arc<Series>) {
+        series.running.inc();
         self.placed = Some(Placed { endpoint, in_flight, series });
+    }
+
+    /// Whether anything of the body of the answer passed.
+    pub(in crate::extproc) fn saw_body(&self) -> bool {
+        self.answer.bytes > 0
     }
 
     /// The answer to the request is on its way to the gateway.

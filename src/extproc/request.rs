@@ -159,7 +159,7 @@ impl Exchange {
         let buffered = self.modes().request.holds_headers();
         let Phase::Body(reading) = &mut self.phase else { return };
         reading.len += piece.len();
-        if reading.len > self.settings.body_limit {
+        if !self.observed && reading.len > self.settings.body_limit {
             return self.refuse(&Refusal::TooLarge(self.settings.body_limit));
         }
         if !self.observed && !self.share.grow(piece.len()) {
@@ -181,7 +181,8 @@ impl Exchange {
     fn finish(&mut self, reading: Reading, ended: Ended) {
         let truncated = ended == Ended::Open && self.modes().request == BodyMode::BufferedPartial;
         let Reading { scan, pieces, len } = reading;
-        let parsed = if truncated { Ok(scan.finish_truncated()) } else { scan.finish() };
+        let lenient = truncated || self.observed;
+        let parsed = if lenient { Ok(scan.finish_truncated()) } else { scan.finish() };
         let parsed = match parsed {
             Ok(parsed) => parsed,
             Err(error) => return self.refuse(&Refusal::Malformed(error)),
@@ -214,6 +215,17 @@ impl Exchange {
         (!same).then(|| target.to_owned())
     }
 
+    /// The answer begins. Envoy tells an observer no body modes, so a body that has not ended by now may never come.
+    pub(in crate::extproc) fn observe_late(&mut self) {
+        if self.observed
+            && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
+        {
+            let Reading { scan, pieces, len } = *reading;
+            let (parsed, ended) = (scan.finish_truncated(), Ended::Open);
+            self.observe(&Asked { parsed, bodyless: false, pieces, len, ended });
+        }
+    }
+
     /// Charges what another stream has decided: an observer takes part in accounting alone.
     fn observe(&mut self, asked: &Asked) {
         self.phase = Phase::Done;
@@ -233,7 +245,7 @@ impl Exchange {
             target: asked.model(),
             fairness_id: self.head.fairness_id.text(),
         };
-        self.account.placed(who, endpoint, in_flight, asked.len);
+        self.account.observed(who, endpoint, in_flight);
     }
 
     /// Sends the request on to where it was placed.
@@ -253,7 +265,10 @@ impl Exchange {
         if target.is_some() && self.head.content_length {
             set_length(&mut change, new_len);
         }
-        if self.modes().request.holds_headers() && !matches!(ended, Ended::Headers) {
+        let held = self.modes().request.holds_headers();
+        if held && ended == Ended::Trailers {
+            self.anomaly("trailers_without_body");
+        } else if held && ended != Ended::Headers {
             change.body = target.is_some().then(|| Bytes::from(pieces.concat()));
             self.push(reply::body(Side::Request, change));
         } else {

@@ -70,6 +70,7 @@ impl Exchange {
         if message.headers.is_none() {
             self.anomaly("no_header_map");
         }
+        self.observe_late();
         let headers =
             ResponseHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
         self.answer.status = headers.status;

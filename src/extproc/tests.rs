@@ -8,6 +8,7 @@ use crate::wire::{HttpHeaders, ProcessingRequest};
 
 use self::rig::{CHAT, Rig};
 
+mod observed;
 mod rig;
 mod sequences;
 
@@ -132,22 +133,6 @@ fn a_gateway_that_says_nothing_of_modes_is_full_duplex() {
     let mut rig = Rig::new(0, 0);
     rig.modes = None;
     assert_eq!(rig.chat().body(CHAT, true).said().len(), 2);
-}
-
-#[test]
-fn an_observed_stream_gets_no_reply_and_is_accounted() {
-    let mut rig = Rig::new(1, 1);
-    rig.observed = true;
-    let chosen =
-        [(":path", "/v1/chat/completions"), ("x-gateway-destination-endpoint", "10.0.0.2:8000")];
-    rig.headers(&chosen, false).body(CHAT, true);
-    assert_eq!(rig.in_flight(), 1);
-    rig.answer(&[(":status", "200"), ("content-type", "application/json")], false);
-    rig.answer_body(r#"{"usage":{"prompt_tokens":9,"completion_tokens":3}}"#, true);
-    assert!(rig.said().is_empty());
-    assert_eq!(rig.outcome(), "ok");
-    assert_eq!(rig.in_flight(), 0);
-    assert!(rig.director.metrics().page().unwrap().contains("llm_d_epp_request_input_tokens_sum"));
 }
 
 #[test]

@@ -1,0 +1,183 @@
+//! Starts what a test looks at: simulated servers, pickers, Envoy.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Result, ensure};
+use lodesman_e2e::client::Answer;
+use lodesman_e2e::envoy::{Destination, ExtProc, Pool};
+use lodesman_e2e::{Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
+use serde_json::{Value, json};
+
+/// Enough for anything that happens at all, on a busy machine too.
+pub(super) const SOON: Duration = Duration::from_secs(20);
+
+/// The path of the chat API.
+pub(super) const CHAT: &str = "/v1/chat/completions";
+
+/// What is 0 when no request is under way.
+const RESTING: [&str; 5] = [
+    "llm_d_epp_inflight_requests",
+    "llm_d_epp_inflight_tokens",
+    "llm_d_epp_request_running",
+    "lodesman_streams_inflight",
+    "lodesman_body_bytes_buffered",
+];
+
+/// Simulated servers, a picker for them, and an Envoy that does as the picker says.
+pub(super) struct Stage {
+    pub(super) fleet: Fleet,
+    pub(super) picker: Lodesman,
+    pub(super) envoy: Envoy,
+}
+
+impl Stage {
+    /// Full duplex in both directions and `ORIGINAL_DST` by header, over servers that are 50 times
+    /// faster than real ones.
+    pub(super) async fn start(servers: usize) -> Self {
+        Self::with(servers, "--time-scale 50", "", duplex).await
+    }
+
+    pub(super) async fn with(
+        servers: usize,
+        server_args: &str,
+        picker_args: &str,
+        config: impl FnOnce(&Lodesman, &Fleet) -> EnvoyConfig,
+    ) -> Self {
+        let fleet = fleet(servers, server_args).await;
+        let picker = picker(&fleet.servers, picker_args).await;
+        let envoy = Envoy::start(&config(&picker, &fleet)).await.unwrap();
+        Self { fleet, picker, envoy }
+    }
+
+    pub(super) fn client(&self) -> Client {
+        self.envoy.client()
+    }
+}
+
+/// Full duplex in both directions and `ORIGINAL_DST` by header.
+pub(super) fn duplex(picker: &Lodesman, _: &Fleet) -> EnvoyConfig {
+    original_dst(ExtProc::full_duplex(picker.ext_proc))
+}
+
+/// Goes where the header says that `filter` sets.
+pub(super) fn original_dst(filter: ExtProc) -> EnvoyConfig {
+    EnvoyConfig::picked(filter, Pool::OriginalDst(Destination::Header))
+}
+
+pub(super) fn binary() -> &'static Path {
+    Path::new(env!("CARGO_BIN_EXE_lodesman"))
+}
+
+pub(super) async fn fleet(servers: usize, args: &str) -> Fleet {
+    Fleet::start(binary(), servers, args.split_whitespace()).await.unwrap()
+}
+
+/// A picker for `endpoints` that is ready.
+pub(super) async fn picker(endpoints: &[SocketAddr], args: &str) -> Lodesman {
+    let endpoints: Vec<String> = endpoints.iter().map(SocketAddr::to_string).collect();
+    let endpoints = ["--endpoints".to_owned(), endpoints.join(",")];
+    picker_of(endpoints.into_iter().chain(args.split_whitespace().map(str::to_owned))).await
+}
+
+/// A picker with `args` alone that is ready.
+pub(super) async fn picker_of(args: impl IntoIterator<Item = String>) -> Lodesman {
+    let picker = Lodesman::start(binary(), args).await.unwrap();
+    let ready = eventually(SOON, async || {
+        let answer = Client::http1(picker.metrics).get("/readyz").await?;
+        ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+        Ok(())
+    });
+    ready.await.unwrap();
+    picker
+}
+
+/// A chat request of one short message.
+pub(super) fn chat(max_tokens: usize, stream: bool) -> Value {
+    json!({
+        "model": "sim",
+        "max_tokens": max_tokens,
+        "stream": stream,
+        "messages": [{"role": "user", "content": "Where is the nearest harbor?"}],
+    })
+}
+
+/// Whether an answer is what a server says to a chat request, whole.
+pub(super) fn is_whole(answer: &Answer) -> bool {
+    let text = answer.text();
+    let ended = text.ends_with("data: [DONE]\n\n")
+        || answer.json().is_ok_and(|json| json.get("choices").is_some());
+    answer.status == 200 && answer.broken.is_none() && ended
+}
+
+/// Whether a client can take an answer for what it is: whole, or seen to have failed.
+pub(super) fn is_honest(answer: &Answer) -> bool {
+    is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
+}
+
+/// The latest requests that reached a simulated server, oldest first.
+pub(super) async fn requests_at(server: SocketAddr) -> Vec<Value> {
+    let answer = Client::http1(server).get("/sim/requests").await.unwrap().json().unwrap();
+    answer.as_array().unwrap().clone()
+}
+
+/// Orders a fault of a simulated server.
+pub(super) async fn order(server: SocketAddr, fault: Value) {
+    let answer = Client::http1(server).post("/sim/fault", &fault).await.unwrap();
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+/// The sum over the series of `family` in whose labels `label` stands.
+pub(super) async fn total(picker: &Lodesman, family: &str, label: &str) -> Result<f64> {
+    let page = Client::http1(picker.metrics).get("/metrics").await?.text();
+    Ok(series(&page, family, label).map(|(_, value)| value).sum())
+}
+
+/// How many requests ended with `outcome`.
+pub(super) async fn outcomes(picker: &Lodesman, outcome: &str) -> Result<f64> {
+    total(picker, "lodesman_request_outcomes_total", &format!("outcome=\"{outcome}\"")).await
+}
+
+/// Waits until so many requests have ended with `outcome`.
+pub(super) async fn ended(picker: &Lodesman, outcome: &str, count: usize) {
+    let ended = eventually(SOON, async || {
+        let page = Client::http1(picker.metrics).get("/metrics").await?.text();
+        let all: Vec<_> = series(&page, "lodesman_request_outcomes_total", "").collect();
+        let label = format!("outcome=\"{outcome}\"");
+        let seen: f64 = all.iter().filter(|(line, _)| line.contains(&label)).map(|s| s.1).sum();
+        ensure!((seen - count as f64).abs() < 0.5, "{outcome} is not {count}: {all:?}");
+        Ok(())
+    });
+    ended.await.unwrap();
+}
+
+/// Waits until nothing is under way: every request, stream and byte is given back.
+pub(super) async fn at_rest(picker: &Lodesman) {
+    let rest = eventually(SOON, async || {
+        let page = Client::http1(picker.metrics).get("/metrics").await?.text();
+        let held: Vec<_> = RESTING
+            .iter()
+            .flat_map(|family| series(&page, family, ""))
+            .filter(|(_, value)| *value != 0.0)
+            .collect();
+        ensure!(page.contains("llm_d_epp_inflight_requests{"), "no endpoint on the page");
+        ensure!(held.is_empty(), "{held:?}");
+        Ok(())
+    });
+    rest.await.unwrap();
+}
+
+/// Lines and values of `family` in whose labels `label` stands.
+fn series<'a>(
+    page: &'a str,
+    family: &'a str,
+    label: &'a str,
+) -> impl Iterator<Item = (&'a str, f64)> {
+    page.lines().filter_map(move |line| {
+        let labels = line.strip_prefix(family)?;
+        let this = labels.starts_with('{') || labels.starts_with(' ');
+        let value = line.rsplit_once(' ')?.1.parse().ok()?;
+        (this && labels.contains(label)).then_some((line, value))
+    })
+}
