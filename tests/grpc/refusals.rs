@@ -1,0 +1,139 @@
+//! Requests that get an answer of ours.
+
+use envoy_types::pb::google::protobuf::value::Kind;
+use expect_test::expect;
+
+use super::rig::{Rig, config, discovery};
+use super::stream::{CHAT, COMPLETIONS, refusal};
+
+const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+
+/// A picker that knows that there are no endpoints.
+async fn empty() -> Rig {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("endpoints.yaml");
+    std::fs::write(&path, "endpoints: []\n").expect("a file");
+    let rig = Rig::elsewhere(&[&discovery(&path, false)]).await;
+    rig.counts("llm_d_epp_average_queue_size{", &[], 0).await;
+    rig
+}
+
+// G6
+#[tokio::test]
+async fn a_body_that_is_no_json_is_answered_400() {
+    let rig = Rig::blind(1, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.post(CHAT, &[("hi", "mom")]).last("no healthy upstream").hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+// G8
+#[tokio::test]
+async fn without_endpoints_a_bodyless_request_is_answered_503() {
+    let rig = empty().await;
+    let mut stream = rig.stream().await;
+    let headers = [("content-type", "application/json"), ("x-request-id", "id-1")];
+    stream.request_headers(&headers, true).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+// G9
+#[tokio::test]
+async fn a_body_without_a_model_is_answered_400_even_when_there_are_no_endpoints() {
+    let rig = empty().await;
+    let mut stream = rig.stream().await;
+    let headers = [("content-type", "application/json"), ("x-request-id", "id-1")];
+    stream.request_headers(&headers, false).last(r#"{"prompt":"hello world"}"#).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+// G12
+#[tokio::test]
+async fn a_subset_that_matches_nothing_is_answered_503() {
+    let rig = Rig::blind(2, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.subset(&["192.168.1.99:8000"]).post(CHAT, &[]).last(HI).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+#[tokio::test]
+async fn an_empty_subset_is_answered_503() {
+    let rig = Rig::blind(2, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.subset(&[]).post(CHAT, &[]).last(HI);
+    assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
+}
+
+// N11
+#[tokio::test]
+async fn a_subset_that_is_no_list_is_answered_503_and_counted() {
+    let rig = Rig::blind(2, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.hint(Kind::NumberValue(1.0)).post(CHAT, &[]).last(HI);
+    assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
+    rig.counts("lodesman_protocol_anomalies_total{", &["\"subset_hint\""], 1).await;
+}
+
+// G32
+#[tokio::test]
+async fn a_filter_of_capabilities_that_leaves_nothing_is_answered_503() {
+    let rig = Rig::blind(2, &[&config("plugins: [{type: needs-a-capability}]\n")]).await;
+    let mut stream = rig.stream().await;
+    stream.post(CHAT, &[]).last(HI).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+// G32
+#[tokio::test]
+async fn a_filter_of_load_that_leaves_nothing_is_answered_429() {
+    let rig = Rig::blind(2, &[&config("plugins: [{type: needs-room}]\n")]).await;
+    let mut stream = rig.stream().await;
+    stream.post("/v1/messages", &[]).last(HI).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("shed").await;
+}
+
+// N18
+#[tokio::test]
+async fn a_body_above_the_limit_is_answered_413_as_soon_as_it_crosses_it() {
+    let rig = Rig::blind(1, &["--max-request-body=1000"]).await;
+    let mut stream = rig.stream().await;
+    stream.post(COMPLETIONS, &[]).body(vec![b' '; 600]).body(vec![b' '; 600]).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+#[tokio::test]
+async fn a_body_that_all_bodies_together_have_no_room_for_is_answered_429() {
+    let rig = Rig::blind(1, &["--body-budget=1000"]).await;
+    let (mut first, mut second) = (rig.stream().await, rig.stream().await);
+    first.post(COMPLETIONS, &[]).body(vec![b' '; 600]);
+    rig.counts("lodesman_body_bytes_buffered{", &[], 600).await;
+    second.post(COMPLETIONS, &[]).body(vec![b' '; 600]).hear(1).await;
+    expect![[r#""#]].assert_eq(&second.ended().await);
+    first.last(r#"{"model":"m","prompt":"hi"}"#).hear(2).await;
+}
+
+// N30
+#[tokio::test]
+async fn a_body_that_stops_coming_is_answered_408() {
+    let rig = Rig::blind(1, &["--body-read-timeout=100ms"]).await;
+    let mut stream = rig.stream().await;
+    stream.post(COMPLETIONS, &[]).body("{").hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+    rig.ends("rejected").await;
+}
+
+#[tokio::test]
+async fn a_path_that_no_parser_takes_is_answered_400_where_nothing_passes_unread() {
+    let only = config("requestHandler: {parsers: [{pluginRef: openai-parser}]}\n");
+    let rig = Rig::blind(1, &[&only]).await;
+    let mut stream = rig.stream().await;
+    stream.post("/any", &[]).hear(1).await;
+    expect![[r#""#]].assert_eq(&stream.ended().await);
+}
