@@ -22,7 +22,17 @@ async fn buffered_headers_are_answered_at_once_and_the_body_with_the_place() {
     stream.modes(BUFFERED, BUFFERED).post(CHAT, &[]).hear(1).await;
     stream.last(HI).hear(1).await;
     stream.answer("application/json").hear(1).await.last_chunk("{}").hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
+        < RH
+        > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < RB +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        > SH :status=200 content-type=application/json
+        < SH
+        > SB `{}` end
+        < SB
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
     rig.ends("ok").await;
 }
 
@@ -34,7 +44,13 @@ async fn a_buffered_body_is_replaced_with_its_length_when_the_model_is_rewritten
     let length = HI.len().to_string();
     stream.modes(BUFFERED, NONE).post(CHAT, &[TO_B, ("content-length", &length)]).hear(1).await;
     stream.last(HI).hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1 x-llm-d-model-name-rewrite=model-b content-length=57
+        < RH
+        > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < RB +content-length=63 +x-gateway-destination-endpoint=pod-1 -x-llm-d-model-name-rewrite clear-route body=`{"model":"model-b","messages":[{"role":"user","content":"hi"}]}` metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 // N7
@@ -44,7 +60,15 @@ async fn a_buffered_body_before_trailers_is_placed_before_they_come() {
     let mut stream = rig.stream().await;
     stream.modes(BUFFERED, NONE).post(CHAT, &[]).hear(1).await;
     stream.body(HI).hear(1).await.trailers().hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
+        < RH
+        > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}`
+        < RB +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        > RT
+        < RT
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 // N7
@@ -54,7 +78,13 @@ async fn a_truncated_body_is_placed_and_left_alone() {
     let mut stream = rig.stream().await;
     stream.modes(BUFFERED_PARTIAL, NONE).post(CHAT, &[TO_B]).hear(1).await;
     stream.body(&HI[..40]).hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1 x-llm-d-model-name-rewrite=model-b
+        < RH
+        > RB `{"model":"m","messages":[{"role":"user",`
+        < RB +x-gateway-destination-endpoint=pod-1 -x-llm-d-model-name-rewrite clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 // N5
@@ -66,7 +96,21 @@ async fn a_streamed_request_is_placed_by_its_headers_and_each_piece_has_one_repl
     stream.body("a").hear(1).await.last("b").hear(1).await;
     stream.answer("application/json").hear(1).await;
     stream.chunk("{").hear(1).await.last_chunk("}").hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
+        < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        > RB `a`
+        < RB
+        > RB `b` end
+        < RB
+        > SH :status=200 content-type=application/json
+        < SH
+        > SB `{`
+        < SB
+        > SB `}` end
+        < SB
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
     rig.ends("ok").await;
 }
 
@@ -76,7 +120,11 @@ async fn a_request_whose_body_is_not_sent_is_placed_by_its_headers() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.modes(NONE, NONE).post(CHAT, &[]).hear(1).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
+        < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 // N8
@@ -90,7 +138,9 @@ async fn a_stream_that_only_watches_is_counted_and_never_answered() {
     stream.observed().last(r#"{"model":"m","prompt":"hi"}"#);
     rig.counts("llm_d_epp_inflight_requests{", &[], 1).await;
     stream.observed().answer("application/json");
-    stream.observed().last_chunk(r#"{"usage":{"prompt_tokens":7,"completion_tokens":10,"total_tokens":17}}"#);
+    stream
+        .observed()
+        .last_chunk(r#"{"usage":{"prompt_tokens":7,"completion_tokens":10,"total_tokens":17}}"#);
     let log = stream.closed().await;
     assert_eq!(log.lines().filter(|line| line.starts_with('<')).collect::<Vec<_>>(), ["< END OK"]);
     rig.counts("llm_d_epp_request_input_tokens_sum{", &[], 7).await;

@@ -79,7 +79,15 @@ async fn a_request_without_a_body_is_placed_at_once() {
     let get = [(":method", "GET"), (":path", "/v1/models"), ("x-request-id", "id-1")];
     stream.request_headers(&get, true).hear(1).await;
     stream.answer("application/json").last_chunk("{}").hear(2).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=GET :path=/v1/models x-request-id=id-1 end
+        < RH +x-gateway-destination-endpoint=pod-2 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
+        > SH :status=200 content-type=application/json
+        > SB `{}` end
+        < SH
+        < SB `{}` end
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
     rig.ends("ok").await;
 }
 
@@ -119,7 +127,8 @@ async fn all_chosen_endpoints_are_named_in_header_and_metadata_when_configured()
     let mut stream = rig.stream().await;
     stream.post(CHAT, &[]).last(HI).hear(1).await;
     let reply = stream.log().lines().last().expect("a reply").to_owned();
-    let list = reply.split("endpoint=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a list");
+    let list =
+        reply.split("endpoint=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a list");
     let mut names: Vec<&str> = list.split(',').collect();
     names.sort_unstable();
     assert_eq!(names, ["pod-1", "pod-2", "pod-3"]);
@@ -140,7 +149,13 @@ async fn the_scores_of_all_candidates_are_told_when_asked_for() {
     let rig = Rig::of(&LOADS, &["--emit-endpoint-scores"]).await;
     let mut stream = rig.stream().await;
     stream.post(CHAT, &[]).last(HI).hear(2).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
+        > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < RH +x-gateway-destination-endpoint=pod-2 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint-scores: {pod-1: 5, pod-2: 5.800000190734863, pod-3: 3.5999999046325684}, x-gateway-destination-endpoint: pod-2}}
+        < RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 // N9
@@ -162,7 +177,8 @@ async fn an_ipv6_endpoint_is_named_in_brackets() {
 // N10
 #[tokio::test]
 async fn a_subset_with_a_port_names_one_rank_of_a_host() {
-    let ranks = ["127.0.1.1:1", "127.0.1.1:2", "127.0.1.1:3"].map(|at| at.parse().expect("an address"));
+    let ranks =
+        ["127.0.1.1:1", "127.0.1.1:2", "127.0.1.1:3"].map(|at| at.parse().expect("an address"));
     let rig = Rig::at(ranks.to_vec(), &[]).await;
     let mut stream = rig.stream().await;
     stream.subset(&["127.0.1.1:2"]).post(CHAT, &[]).last(HI);
@@ -181,7 +197,13 @@ async fn routing_headers_that_a_client_forged_are_taken_off_or_overwritten() {
         ("x-llm-d-inference-objective", "first"),
     ];
     stream.post(CHAT, &forged).last(HI).hear(2).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH :method=POST :path=/v1/chat/completions x-request-id=id-1 x-prefiller-host-port=192.0.2.1:1 x-gateway-destination-endpoint=192.0.2.1:1 x-gateway-destination-endpoint-served=192.0.2.1:1 x-llm-d-inference-objective=first
+        > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < RH +x-gateway-destination-endpoint=pod-1 -x-gateway-destination-endpoint-served -x-llm-d-inference-objective -x-prefiller-host-port clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
 }
 
 #[tokio::test]
@@ -222,7 +244,10 @@ async fn a_body_of_five_megabytes_comes_in_one_message() {
 async fn prompts_of_unusual_kinds_are_forwarded() {
     let rig = Rig::blind(1, &[]).await;
     for (path, body) in [
-        (CHAT, r#"{"model":"m","messages":[{"role":"user","content":[{"type":"hologram","data":1}]}]}"#),
+        (
+            CHAT,
+            r#"{"model":"m","messages":[{"role":"user","content":[{"type":"hologram","data":1}]}]}"#,
+        ),
         (COMPLETIONS, r#"{"model":"m","prompt":[[1,2],[3]]}"#),
         (COMPLETIONS, r#"{"model":"m","prompt_embeds":"AAAA"}"#),
     ] {

@@ -24,7 +24,11 @@ pub(crate) static TABLE: &[Plugin] = &[
         summary: "",
         build: Build::Filter(filter::<Nothing>, Empty::Capability),
     },
-    Plugin { name: "needs-room", summary: "", build: Build::Filter(filter::<Nothing>, Empty::Load) },
+    Plugin {
+        name: "needs-room",
+        summary: "",
+        build: Build::Filter(filter::<Nothing>, Empty::Load),
+    },
 ];
 
 #[derive(Debug, Default)]

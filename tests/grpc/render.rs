@@ -166,7 +166,9 @@ fn end(end_of_stream: bool) -> &'static str {
 /// A body between quotes, or its length.
 fn quoted(bytes: &[u8]) -> String {
     match std::str::from_utf8(bytes) {
-        Ok(text) if bytes.len() <= LONGEST => format!("`{}`", text.escape_debug().to_string().replace("\\\"", "\"")),
+        Ok(text) if bytes.len() <= LONGEST => {
+            format!("`{}`", text.escape_debug().to_string().replace("\\\"", "\""))
+        }
         _ => format!("({} bytes)", bytes.len()),
     }
 }

@@ -16,7 +16,12 @@ async fn a_request_is_placed_by_load_and_its_model_is_rewritten() {
     let headers = [("hi", "mom"), (NEW, "my-model-12345")];
     let body = r#"{"max_tokens":100,"model":"my-model","prompt":"test1","temperature":0}"#;
     stream.post(COMPLETIONS, &headers).last(body).hear(2).await;
-    expect![[r#""#]].assert_eq(stream.log());
+    expect![[r#"
+        > RH :method=POST :path=/v1/completions x-request-id=id-1 hi=mom x-llm-d-model-name-rewrite=my-model-12345
+        > RB `{"max_tokens":100,"model":"my-model","prompt":"test1","temperature":0}` end
+        < RH +x-gateway-destination-endpoint=pod-2 -x-llm-d-model-name-rewrite clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
+        < RB `{"max_tokens":100,"model":`
+    "#]].assert_eq(stream.log());
     let labels = [r#"model_name="my-model""#, r#"target_model_name="my-model-12345""#];
     rig.counts("llm_d_epp_request_total{", &labels, 1).await;
     rig.counts("llm_d_epp_ready_endpoints{", &[], 3).await;
@@ -40,7 +45,12 @@ async fn the_current_rewrite_header_wins_over_the_old_one() {
     let mut stream = rig.stream().await;
     stream.post(COMPLETIONS, &[(OLD, "old"), (NEW, "new")]);
     stream.last(r#"{"model":"m","prompt":"hi"}"#).hear(2).await;
-    expect![[r#""#]].assert_eq(stream.log());
+    expect![[r#"
+        > RH :method=POST :path=/v1/completions x-request-id=id-1 x-gateway-model-name-rewrite=old x-llm-d-model-name-rewrite=new
+        > RB `{"model":"m","prompt":"hi"}` end
+        < RH +x-gateway-destination-endpoint=pod-1 -x-gateway-model-name-rewrite -x-llm-d-model-name-rewrite clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < RB `{"model":`
+    "#]].assert_eq(stream.log());
 }
 
 // N19
@@ -59,10 +69,15 @@ async fn nothing_but_the_value_of_the_model_changes() {
 #[tokio::test]
 async fn an_answer_gets_the_clients_model_name_back_however_it_is_spaced() {
     let rig = Rig::blind(1, &[]).await;
-    for answer in [r#"{"model":"T","x":{"model":"T"}}"#, r#"{"id":1, "model": "T"}"#, r#"{"model":"U"}"#] {
+    for answer in
+        [r#"{"model":"T","x":{"model":"T"}}"#, r#"{"id":1, "model": "T"}"#, r#"{"model":"U"}"#]
+    {
         let mut stream = rig.stream().await;
         stream.post(CHAT, &[(NEW, "T")]);
-        stream.last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#).hear(2).await;
+        stream
+            .last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#)
+            .hear(2)
+            .await;
         stream.answer("application/json").last_chunk(answer).hear(1).await;
         let want = answer.replacen("\"T\"", "\"mine\"", 1);
         assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
@@ -94,9 +109,21 @@ async fn an_event_stream_that_is_cut_anywhere_gets_its_model_back_and_its_usage_
     for cut in cuts.clone() {
         let mut stream = rig.stream().await;
         stream.post(CHAT, &[(NEW, "T")]);
-        stream.last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#).hear(2).await;
-        stream.answer("text/event-stream").chunk(&events[..cut]).last_chunk(&events[cut..]).hear(1).await;
-        assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want, "cut at {cut}");
+        stream
+            .last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#)
+            .hear(2)
+            .await;
+        stream
+            .answer("text/event-stream")
+            .chunk(&events[..cut])
+            .last_chunk(&events[cut..])
+            .hear(1)
+            .await;
+        assert_eq!(
+            String::from_utf8_lossy(&stream.relayed(want.len()).await),
+            want,
+            "cut at {cut}"
+        );
         stream.closed().await;
     }
     rig.counts("llm_d_epp_request_input_tokens_sum{", &[], 7 * cuts.len()).await;

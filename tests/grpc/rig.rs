@@ -35,7 +35,7 @@ pub(crate) struct Rig {
     channel: Channel,
     running: Option<Running>,
     runtimes: Vec<Runtime>,
-    _servers: Pods,
+    servers: Pods,
 }
 
 #[derive(Parser)]
@@ -76,7 +76,7 @@ impl Rig {
         let list: Vec<String> = pods.iter().map(ToString::to_string).collect();
         let endpoints = (!list.is_empty()).then(|| format!("--endpoints={}", list.join(",")));
         let fixed = "lodesman --grpc-port=0 --grpc-health-port=0 --metrics-port=0 --admin-port=0 \
-                     --secure-serving=false --metrics-staleness-threshold=1h";
+                     --secure-serving=false";
         let line = fixed.split_whitespace().chain(endpoints.as_deref()).chain(args.iter().copied());
         let flags = Line::try_parse_from(line).expect("good flags").flags;
         let runtimes = vec![runtime(2), runtime(1)];
@@ -88,7 +88,7 @@ impl Rig {
         let endpoint = Endpoint::from_shared(url).expect("a URL").tcp_nodelay(true);
         let channel = endpoint.connect().await.expect("a connection");
         let running = Some(running);
-        Self { addresses, pods, channel, running, runtimes, _servers: servers }
+        Self { addresses, pods, channel, running, runtimes, servers }
     }
 
     /// A new stream on the one connection of this rig.
@@ -99,6 +99,12 @@ impl Rig {
     /// The connection.
     pub(crate) fn channel(&self) -> Channel {
         self.channel.clone()
+    }
+
+    /// Lets the servers tell nothing any more, and waits until what they told is stale.
+    pub(crate) async fn fall_silent(&self) {
+        self.servers.fall_silent();
+        self.counts("llm_d_epp_per_endpoint_queue_size{", &[], 0).await;
     }
 
     /// Hands the picker over, to be stopped by the test.

@@ -41,8 +41,7 @@ pub(crate) struct Stream {
 impl Stream {
     pub(crate) async fn open(channel: Channel, pods: &[SocketAddr]) -> Result<Self, Status> {
         let (sender, queue) = mpsc::channel(QUEUE);
-        let mut client =
-            ExternalProcessorClient::new(channel).max_decoding_message_size(65 << 20);
+        let mut client = ExternalProcessorClient::new(channel).max_decoding_message_size(65 << 20);
         let replies = client.process(ReceiverStream::new(queue)).await?.into_inner();
         let next = ProcessingRequest::default();
         Ok(Self { sender: Some(sender), replies, next, log: String::new(), pods: pods.to_vec() })
@@ -85,8 +84,7 @@ impl Stream {
     fn metadata(&mut self, namespace: &str, key: &str, value: Value) -> &mut Self {
         let fields = HashMap::from([(key.to_owned(), value)]).into_iter().collect();
         let filter_metadata = HashMap::from([(namespace.to_owned(), Struct { fields })]);
-        self.next.metadata_context =
-            Some(Metadata { filter_metadata, ..Metadata::default() });
+        self.next.metadata_context = Some(Metadata { filter_metadata, ..Metadata::default() });
         self
     }
 

@@ -1,8 +1,11 @@
 //! Model servers that only tell how loaded they are.
 
 use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use axum::Router;
+use axum::http::StatusCode;
 use axum::routing::get;
 use tokio::net::TcpListener;
 use tokio::task::JoinSet;
@@ -20,7 +23,8 @@ pub(crate) struct Load {
 #[derive(Default)]
 pub(super) struct Pods {
     pub(super) addresses: Vec<SocketAddr>,
-    _tasks: JoinSet<()>,
+    broken: Arc<AtomicBool>,
+    tasks: JoinSet<()>,
 }
 
 impl Load {
@@ -42,13 +46,24 @@ impl Pods {
     pub(super) async fn start(loads: &[Load]) -> Self {
         let mut pods = Self::default();
         for (n, load) in (2..).zip(loads.iter().copied()) {
-            let listener = TcpListener::bind((Ipv4Addr::new(127, 0, 0, n), 0)).await.expect("a port");
+            let listener =
+                TcpListener::bind((Ipv4Addr::new(127, 0, 0, n), 0)).await.expect("a port");
             pods.addresses.push(listener.local_addr().expect("an address"));
-            let pages = Router::new().route("/metrics", get(async move || load.page()));
-            pods._tasks.spawn(async move {
+            let broken = Arc::clone(&pods.broken);
+            let page = async move || match broken.load(Ordering::Relaxed) {
+                true => Err(StatusCode::INTERNAL_SERVER_ERROR),
+                false => Ok(load.page()),
+            };
+            let pages = Router::new().route("/metrics", get(page));
+            pods.tasks.spawn(async move {
                 axum::serve(listener, pages).await.expect("serves for ever");
             });
         }
         pods
+    }
+
+    /// From now on the servers tell nothing any more.
+    pub(super) fn fall_silent(&self) {
+        self.broken.store(true, Ordering::Relaxed);
     }
 }
