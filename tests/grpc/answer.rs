@@ -37,7 +37,8 @@ async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
         > SB `part2` end
         < SB `part2` end
         < END OK
-    "#]].assert_eq(&answer(&stream.closed().await));
+    "#]]
+    .assert_eq(&answer(&stream.closed().await));
     rig.ends("ok").await;
 }
 
@@ -53,7 +54,8 @@ async fn an_answer_that_is_not_what_it_says_passes_unchanged() {
         < SH
         < SB `no json at all` end
         < END OK
-    "#]].assert_eq(&answer(&stream.closed().await));
+    "#]]
+    .assert_eq(&answer(&stream.closed().await));
 }
 
 // G42
@@ -70,7 +72,8 @@ async fn an_empty_last_piece_carries_the_end() {
         < SB `{}`
         < SB `` end
         < END OK
-    "#]].assert_eq(&answer(&stream.closed().await));
+    "#]]
+    .assert_eq(&answer(&stream.closed().await));
 }
 
 // G46

@@ -181,7 +181,8 @@ async fn a_stream_that_begins_with_the_answer_is_answered() {
         < SB `{}` end
         < ST
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "#]]
+    .assert_eq(&stream.closed().await);
     rig.counts("lodesman_request_outcomes_total{", &[], 0).await;
 }
 

@@ -18,7 +18,17 @@ async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchange
     stream.request_headers(&[("hi", "mom"), ("x-request-id", "id-1")], false);
     stream.last("passthrough-parser").hear(2).await;
     stream.answer("text/plain").last_chunk("ok").hear(2).await;
-    expect![[r#""#]].assert_eq(&stream.closed().await);
+    expect![[r#"
+        > RH hi=mom x-request-id=id-1
+        > RB `passthrough-parser` end
+        < RH +x-gateway-destination-endpoint=pod-2 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
+        < RB `passthrough-parser` end
+        > SH :status=200 content-type=text/plain
+        > SB `ok` end
+        < SH
+        < SB `ok` end
+        < END OK
+    "#]].assert_eq(&stream.closed().await);
     let labels = [r#"model_name="""#, r#"target_model_name="""#];
     rig.counts("llm_d_epp_request_total{", &labels, 1).await;
     rig.ends("ok").await;

@@ -3,10 +3,20 @@
 use expect_test::expect;
 
 use super::rig::{LOADS, Rig};
-use super::stream::{CHAT, COMPLETIONS};
+use super::stream::{CHAT, COMPLETIONS, Stream};
 
 const OLD: &str = "x-gateway-model-name-rewrite";
 const NEW: &str = "x-llm-d-model-name-rewrite";
+
+/// A chat for the client's model `mine` that was sent on to the server's model `T`.
+async fn renamed(rig: &Rig) -> Stream {
+    let mut stream = rig.stream().await;
+    let body = r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#;
+    stream.post(CHAT, &[(NEW, "T")]).last(body).hear(1).await;
+    let want = body.replace("mine", "T");
+    assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
+    stream
+}
 
 // G1
 #[tokio::test]
@@ -15,12 +25,14 @@ async fn a_request_is_placed_by_load_and_its_model_is_rewritten() {
     let mut stream = rig.stream().await;
     let headers = [("hi", "mom"), (NEW, "my-model-12345")];
     let body = r#"{"max_tokens":100,"model":"my-model","prompt":"test1","temperature":0}"#;
-    stream.post(COMPLETIONS, &headers).last(body).hear(2).await;
+    stream.post(COMPLETIONS, &headers).last(body).hear(4).await;
     expect![[r#"
         > RH :method=POST :path=/v1/completions x-request-id=id-1 hi=mom x-llm-d-model-name-rewrite=my-model-12345
         > RB `{"max_tokens":100,"model":"my-model","prompt":"test1","temperature":0}` end
         < RH +x-gateway-destination-endpoint=pod-2 -x-llm-d-model-name-rewrite clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
         < RB `{"max_tokens":100,"model":`
+        < RB `"my-model-12345"`
+        < RB `,"prompt":"test1","temperature":0}` end
     "#]].assert_eq(stream.log());
     let labels = [r#"model_name="my-model""#, r#"target_model_name="my-model-12345""#];
     rig.counts("llm_d_epp_request_total{", &labels, 1).await;
@@ -44,12 +56,14 @@ async fn the_current_rewrite_header_wins_over_the_old_one() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.post(COMPLETIONS, &[(OLD, "old"), (NEW, "new")]);
-    stream.last(r#"{"model":"m","prompt":"hi"}"#).hear(2).await;
+    stream.last(r#"{"model":"m","prompt":"hi"}"#).hear(4).await;
     expect![[r#"
         > RH :method=POST :path=/v1/completions x-request-id=id-1 x-gateway-model-name-rewrite=old x-llm-d-model-name-rewrite=new
         > RB `{"model":"m","prompt":"hi"}` end
         < RH +x-gateway-destination-endpoint=pod-1 -x-gateway-model-name-rewrite -x-llm-d-model-name-rewrite clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
         < RB `{"model":`
+        < RB `"new"`
+        < RB `,"prompt":"hi"}` end
     "#]].assert_eq(stream.log());
 }
 
@@ -72,12 +86,7 @@ async fn an_answer_gets_the_clients_model_name_back_however_it_is_spaced() {
     for answer in
         [r#"{"model":"T","x":{"model":"T"}}"#, r#"{"id":1, "model": "T"}"#, r#"{"model":"U"}"#]
     {
-        let mut stream = rig.stream().await;
-        stream.post(CHAT, &[(NEW, "T")]);
-        stream
-            .last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#)
-            .hear(2)
-            .await;
+        let mut stream = renamed(&rig).await;
         stream.answer("application/json").last_chunk(answer).hear(1).await;
         let want = answer.replacen("\"T\"", "\"mine\"", 1);
         assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
@@ -107,12 +116,7 @@ async fn an_event_stream_that_is_cut_anywhere_gets_its_model_back_and_its_usage_
     let want = events.replace("\"T\"", "\"mine\"");
     let cuts = (1..events.len()).step_by(17);
     for cut in cuts.clone() {
-        let mut stream = rig.stream().await;
-        stream.post(CHAT, &[(NEW, "T")]);
-        stream
-            .last(r#"{"model":"mine","messages":[{"role":"user","content":"hi"}]}"#)
-            .hear(2)
-            .await;
+        let mut stream = renamed(&rig).await;
         stream
             .answer("text/event-stream")
             .chunk(&events[..cut])
