@@ -14,7 +14,7 @@ async fn empty() -> Rig {
     let path = directory.path().join("endpoints.yaml");
     std::fs::write(&path, "endpoints: []\n").expect("a file");
     let rig = Rig::elsewhere(&[&discovery(&path, false)]).await;
-    rig.counts("llm_d_epp_average_queue_size{", &[], 0).await;
+    rig.ready().await;
     rig
 }
 

@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use lodesman::app::{Addresses, App, Running};
 use lodesman::config::Flags;
@@ -73,6 +73,7 @@ impl Rig {
     }
 
     async fn over(pods: Vec<SocketAddr>, servers: Pods, args: &[&str]) -> Self {
+        plugins::panic_quietly();
         let list: Vec<String> = pods.iter().map(ToString::to_string).collect();
         let endpoints = (!list.is_empty()).then(|| format!("--endpoints={}", list.join(",")));
         let fixed = "lodesman --grpc-port=0 --grpc-health-port=0 --metrics-port=0 --admin-port=0 \
@@ -115,6 +116,16 @@ impl Rig {
     /// A page of the metrics port.
     pub(crate) async fn page(&self, path: &str) -> Result<Answer> {
         Client::http1((Ipv4Addr::LOCALHOST, self.addresses.metrics.port()).into()).get(path).await
+    }
+
+    /// Waits until the picker says that it is ready.
+    pub(crate) async fn ready(&self) {
+        let attempt = async || {
+            let page = self.page("/readyz").await?;
+            ensure!(page.status == 200, "not ready: {}", page.text());
+            Ok(())
+        };
+        eventually(SOON, attempt).await.unwrap_or_else(|error| panic!("{error:#}"));
     }
 
     /// Waits until the lines of the metrics page that begin with `name` and have all `labels` sum up to `value`.
