@@ -84,7 +84,7 @@ impl Exchange {
         }
         self.head =
             RequestHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
-        self.api = self.head.path.is_some().then(|| api_of(&self.head, self.settings.parsers));
+        self.api = api_of(&self.head, self.settings.parsers);
         let mode = self.modes().request;
         self.account.received(self.api.map_or("unknown", Api::name), mode.name(), now);
         if message.end_of_stream {
@@ -343,10 +343,16 @@ fn set_length(change: &mut Change, len: usize) {
     }
 }
 
-fn api_of(head: &RequestHeaders, parsers: Parsers) -> Api {
+/// The API that the path names; without a path none, which leaves it to the body, unless no parser could read that.
+fn api_of(head: &RequestHeaders, parsers: Parsers) -> Option<Api> {
     let text = |value: &Option<Bytes>| {
         value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
     };
-    let path = text(&head.path).unwrap_or_default();
-    Api::of(&path, &text(&head.method).unwrap_or_else(|| "POST".to_owned()), parsers)
+    match text(&head.path) {
+        Some(path) => {
+            let method = text(&head.method).unwrap_or_else(|| "POST".to_owned());
+            Some(Api::of(&path, &method, parsers))
+        }
+        None => (!parsers.contains(Parsers::GUESSED)).then_some(Api::Passthrough),
+    }
 }

@@ -198,6 +198,8 @@ impl Parsers {
     pub const NONE: Self = Self(0);
     /// The fallback that takes every path and reads nothing; without it an unclaimed path is an error.
     pub const PASSTHROUGH: Self = PASSTHROUGH;
+    /// The one whose APIs are guessed from a body that came without a path.
+    pub const GUESSED: Self = OPENAI;
 
     /// The parser of this type name; absent for a name that the reference does not have.
     pub fn named(name: &str) -> Option<Self> {

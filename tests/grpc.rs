@@ -1,0 +1,22 @@
+//! The picker as a gateway sees it: golden transcripts, faults and load over real gRPC.
+//!
+//! The picker runs in this process; the client speaks the published messages (`envoy-types`), not our trimmed ones.
+
+#[cfg(test)]
+mod grpc {
+    mod answer;
+    mod crowd;
+    mod drain;
+    mod faults;
+    mod feedback;
+    mod modes;
+    mod oddities;
+    mod placement;
+    mod plugins;
+    mod refusals;
+    mod render;
+    mod rewriting;
+    mod rig;
+    mod stream;
+    mod usage;
+}
