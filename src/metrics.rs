@@ -2,7 +2,7 @@
 //!
 //! Families that the reference has keep its names, labels and buckets (`llm_d_epp_*`), so that dashboards and
 //! autoscalers go on working; what it lacks is `lodesman_*`. Values of a request's labels come from the client, so they
-//! are capped (see [`series`]). Help texts are the manual.
+//! are capped (see `metrics/series.rs`). Help texts are the manual.
 
 use std::cell::RefCell;
 use std::sync::Arc;
