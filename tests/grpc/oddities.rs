@@ -60,6 +60,17 @@ async fn a_second_end_of_the_body_is_counted_and_ignored() {
     rig.counts("lodesman_protocol_anomalies_total{", &["\"body_after_eos\""], 1).await;
 }
 
+#[tokio::test]
+async fn request_trailers_that_come_twice_are_answered_once() {
+    let rig = Rig::blind(1, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.post(CHAT, &[]).body(HI).trailers().trailers().hear(3).await;
+    stream.answer("application/json").hear(1).await;
+    assert!(stream.log().ends_with("< SH\n"), "{}", stream.log());
+    let labels = ["\"duplicate_request_trailers\""];
+    rig.counts("lodesman_protocol_anomalies_total{", &labels, 1).await;
+}
+
 // N22
 #[tokio::test]
 async fn headers_without_a_map_are_no_crash() {
