@@ -3,9 +3,7 @@
 use expect_test::expect;
 
 use super::rig::Rig;
-use super::stream::{CHAT, Stream};
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI, Stream};
 
 /// A stream whose request is placed.
 async fn placed(rig: &Rig) -> Stream {

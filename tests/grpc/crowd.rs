@@ -1,9 +1,7 @@
 //! Many streams on one connection.
 
 use super::rig::Rig;
-use super::stream::{CHAT, Stream};
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI, Stream};
 
 // N33
 #[tokio::test]

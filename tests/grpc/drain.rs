@@ -5,9 +5,7 @@ use lodesman_e2e::eventually;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, SOON};
-use super::stream::CHAT;
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI};
 
 // N26
 #[tokio::test]

@@ -3,9 +3,8 @@
 use expect_test::expect;
 
 use super::rig::Rig;
-use super::stream::{CHAT, COMPLETIONS};
+use super::stream::{CHAT, COMPLETIONS, HI};
 
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const TO_B: (&str, &str) = ("x-llm-d-model-name-rewrite", "model-b");
 
 const NONE: i32 = 0;

@@ -4,11 +4,9 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use expect_test::expect;
 
 use super::rig::{LOADS, Rig, config};
-use super::stream::{CHAT, COMPLETIONS};
+use super::stream::{CHAT, COMPLETIONS, HI};
 
 const PROMPT: &str = r#"{"max_tokens":100,"model":"m","prompt":"test1","temperature":0}"#;
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
 // G5
 #[tokio::test]
 async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchanged() {
@@ -271,10 +269,9 @@ async fn prompts_of_unusual_kinds_are_forwarded() {
 #[tokio::test]
 async fn a_path_is_known_by_its_whole_segments() {
     let rig = Rig::blind(1, &[]).await;
-    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
     for (path, api) in [("/v1/messages/", "messages"), ("/xmessages", "passthrough")] {
         let mut stream = rig.stream().await;
-        stream.post(path, &[]).last(body).hear(2).await;
+        stream.post(path, &[]).last(HI).hear(2).await;
         rig.counts("lodesman_requests_received_total{", &[&format!("api=\"{api}\"")], 1).await;
     }
 }
