@@ -120,7 +120,7 @@ impl Exchange {
             Phase::Relaying => self.relay(body, end_of_stream),
             Phase::Headers => self.anomaly("body_before_headers"),
             Phase::Deciding { .. } | Phase::Trailers | Phase::Done if body.is_empty() => {
-                self.anomaly("duplicate_eos")
+                self.anomaly("duplicate_eos");
             }
             Phase::Deciding { .. } | Phase::Trailers | Phase::Done => {
                 self.anomaly("body_after_eos");
