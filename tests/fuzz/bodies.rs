@@ -85,7 +85,11 @@ fn scan(api: Option<Api>, pieces: &[&[u8]]) -> (Result<Parsed, BodyError>, Vec<u
             PromptPart::Next => prompt.push(0xff),
         });
     }
-    (scan.finish(), prompt)
+    match scan.finish() {
+        // Which byte of a bad number or word is named depends on the cut.
+        Err(BodyError::Syntax { .. }) => (Err(BodyError::Syntax { at: 0 }), prompt),
+        said => (said, prompt),
+    }
 }
 
 /// An answer: cut anywhere, its usage and the number of its events are the same.

@@ -10,11 +10,11 @@ const FULL_DUPLEX: i32 = 4;
 
 /// The account of a stream.
 pub(super) struct Ledger {
-    observed: bool,
+    /// Why nothing may be heard; none while replies are expected.
+    silence: Option<&'static str>,
+    /// Whether bodies come back as they were told: nobody only watches, and no model is renamed.
+    verbatim: bool,
     chunk: usize,
-    refused: bool,
-    /// Whether the model is another on the way there.
-    renamed: bool,
     sides: [Side; 2],
 }
 
@@ -22,51 +22,59 @@ pub(super) struct Ledger {
 #[derive(Default)]
 struct Side {
     full_duplex: bool,
-    begun: bool,
-    /// The last body piece or trailers were told.
-    done: bool,
-    /// Headers said that no body comes.
-    bodyless: bool,
+    stage: Stage,
     told: Vec<u8>,
     heard: Vec<u8>,
     heard_end: bool,
     rank: u8,
 }
 
+/// How much of a direction was told.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Stage {
+    #[default]
+    Nothing,
+    Headers,
+    /// The last body piece, or trailers.
+    End,
+    /// Headers that said that no body comes.
+    Bodyless,
+}
+
 impl Ledger {
     pub(super) fn new(modes: [i32; 2], observed: bool, chunk: usize) -> Self {
         let side = |mode| Side { full_duplex: mode >= FULL_DUPLEX, ..Side::default() };
-        Self { observed, chunk, refused: false, renamed: false, sides: modes.map(side) }
+        let silence = observed.then_some("an observer hears nothing");
+        Self { silence, verbatim: !observed, chunk, sides: modes.map(side) }
     }
 
     pub(super) fn tell(&mut self, message: &ProcessingRequest) {
         let [asked, answered] = &mut self.sides;
         match &message.request {
-            Some(Request::RequestHeaders(headers)) if !asked.begun => {
-                let all = headers.headers.iter().flat_map(|map| &map.headers);
-                self.renamed |=
-                    all.clone().any(|header| header.key.ends_with(b"model-name-rewrite"));
+            Some(Request::RequestHeaders(headers)) if asked.stage == Stage::Nothing => {
+                let mut all = headers.headers.iter().flat_map(|map| &map.headers);
+                self.verbatim &= !all.any(|header| header.key.ends_with(b"model-name-rewrite"));
                 asked.headers(headers.end_of_stream);
             }
-            Some(Request::RequestBody(body)) if asked.begun => asked.body(body),
-            Some(Request::RequestTrailers(_)) if asked.begun => asked.done = true,
-            Some(Request::ResponseHeaders(headers)) if !answered.begun => {
+            Some(Request::RequestBody(body)) => asked.body(body),
+            Some(Request::RequestTrailers(_)) => asked.trailers(),
+            Some(Request::ResponseHeaders(headers)) if answered.stage == Stage::Nothing => {
                 answered.headers(headers.end_of_stream);
             }
             Some(Request::ResponseBody(body)) => {
-                answered.begun = true;
+                answered.begin();
                 answered.body(body);
             }
             Some(Request::ResponseTrailers(_)) => {
-                (answered.begun, answered.done) = (true, true);
+                answered.begin();
+                answered.trailers();
             }
-            _ => {}
+            Some(Request::RequestHeaders(_) | Request::ResponseHeaders(_)) | None => {}
         }
     }
 
     pub(super) fn hear(&mut self, reply: &ProcessingResponse) {
-        assert!(!self.observed, "an observer hears nothing");
-        assert!(!self.refused, "nothing follows a refusal");
+        assert_eq!(self.silence, None);
         let [asked, answered] = &mut self.sides;
         match reply.response.as_ref().expect("a reply says something") {
             Response::RequestHeaders(_) => asked.ranked(0),
@@ -75,18 +83,18 @@ impl Ledger {
             Response::ResponseHeaders(_) => answered.ranked(0),
             Response::ResponseBody(body) => answered.piece(body, self.chunk),
             Response::ResponseTrailers(_) => answered.ranked(2),
-            Response::ImmediateResponse(_) => self.refused = true,
+            Response::ImmediateResponse(_) => self.silence = Some("nothing follows a refusal"),
         }
     }
 
     /// `ended` by us or the other side: then what was told need not have been sent on.
     pub(super) fn end(&self, ended: bool) {
-        if self.observed || self.renamed {
+        if !self.verbatim {
             return;
         }
         for side in self.sides.iter().filter(|side| side.full_duplex) {
             assert!(side.told.starts_with(&side.heard), "bytes are sent on once and in order");
-            if side.begun && side.done && !side.bodyless && !ended {
+            if side.stage == Stage::End && !ended {
                 assert_eq!(side.told.len(), side.heard.len(), "all bytes are sent on");
             }
         }
@@ -95,15 +103,28 @@ impl Ledger {
 
 impl Side {
     fn headers(&mut self, end_of_stream: bool) {
-        self.begun = true;
-        self.bodyless = end_of_stream;
-        self.done = end_of_stream;
+        self.stage = if end_of_stream { Stage::Bodyless } else { Stage::Headers };
+    }
+
+    /// The answer may begin without headers.
+    fn begin(&mut self) {
+        if self.stage == Stage::Nothing {
+            self.stage = Stage::Headers;
+        }
     }
 
     fn body(&mut self, body: &HttpBody) {
-        if !self.done {
+        if self.stage == Stage::Headers {
             self.told.extend_from_slice(&body.body);
-            self.done = body.end_of_stream;
+            if body.end_of_stream {
+                self.stage = Stage::End;
+            }
+        }
+    }
+
+    fn trailers(&mut self) {
+        if self.stage == Stage::Headers {
+            self.stage = Stage::End;
         }
     }
 

@@ -19,7 +19,9 @@ pub(crate) fn exposition(data: &[u8]) {
     let (first, second) = Dice(data).halves();
     let read = |pieces: &[&[u8]]| {
         let mut scan = Scan::new(&DIALECT);
-        pieces.iter().for_each(|piece| scan.feed(piece));
+        for piece in pieces {
+            scan.feed(piece);
+        }
         scan.finish()
     };
     let whole = read(&[&[first, second].concat()]);

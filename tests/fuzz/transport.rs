@@ -28,7 +28,9 @@ fn passed(read: &[u8], rest: &[u8], room: usize) -> Vec<u8> {
         match Pin::new(&mut connection).poll_read(&mut context, &mut buffer) {
             Poll::Ready(Ok(())) if buffer.filled().is_empty() => return bytes,
             Poll::Ready(Ok(())) => bytes.extend_from_slice(buffer.filled()),
-            other => panic!("a slice can be read: {other:?}"),
+            other @ (Poll::Ready(Err(_)) | Poll::Pending) => {
+                panic!("a slice can be read: {other:?}")
+            }
         }
     }
 }

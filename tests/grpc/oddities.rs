@@ -34,7 +34,7 @@ async fn an_unread_request_that_ends_with_trailers_has_each_piece_sent_on_at_onc
     let mut stream = rig.stream().await;
     stream.post("/any", &[]).hear(1).await;
     stream.body("a").hear(1).await.body("b").hear(1).await.trailers().hear(1).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=POST :path=/any x-request-id=id-1
         < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
         > RB `a`
@@ -44,7 +44,7 @@ async fn an_unread_request_that_ends_with_trailers_has_each_piece_sent_on_at_onc
         > RT
         < RT
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
 }
 
 // N2
@@ -166,7 +166,7 @@ async fn a_stream_that_begins_with_the_answer_is_answered() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.answer("application/json").last_chunk("{}").answer_trailers().hear(3).await;
-    expect![[r#"
+    expect![[r"
         > SH :status=200 content-type=application/json
         > SB `{}` end
         > ST
@@ -174,7 +174,7 @@ async fn a_stream_that_begins_with_the_answer_is_answered() {
         < SB `{}` end
         < ST
         < END OK
-    "#]]
+    "]]
     .assert_eq(&stream.closed().await);
     rig.counts("lodesman_request_outcomes_total{", &[], 0).await;
 }

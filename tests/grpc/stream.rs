@@ -218,7 +218,8 @@ impl Stream {
         let what = self.pods.iter().zip(1..).fold(what.to_owned(), |what, (pod, n): (_, u32)| {
             what.replace(&pod.to_string(), &format!("pod-{n}"))
         });
-        self.log.push_str(&format!("{direction} {what}\n"));
+        self.log.extend([direction, ' ']);
+        self.log.extend([&what, "\n"]);
     }
 }
 
