@@ -33,7 +33,7 @@ async fn all_succeed(envoy: &Envoy, requests: usize) {
 #[tokio::test]
 async fn cluster_name_as_authority_is_served() {
     let fleet = fleet(1, "--time-scale 100").await;
-    let mut picker = picker(&fleet.servers, "").await;
+    let picker = picker(&fleet.servers, "").await;
     for tls in [None, Some(sni("epp.default.svc.cluster.local"))] {
         let envoy = envoy(&picker, CLUSTER, tls).await;
         all_succeed(&envoy, 50).await;
@@ -64,7 +64,7 @@ async fn cluster_name_as_server_name_is_refused_with_cause_and_cure() {
 #[tokio::test]
 async fn tls_and_plaintext_share_the_port() {
     let fleet = fleet(1, "--time-scale 100").await;
-    let mut picker = picker(&fleet.servers, "").await;
+    let picker = picker(&fleet.servers, "").await;
     for tls in [None, Some(Tls::default()), Some(sni("localhost")), None] {
         all_succeed(&envoy(&picker, "epp", tls).await, 4).await;
     }
@@ -79,7 +79,7 @@ async fn port_with_a_fixed_security_refuses_the_other_and_says_so() {
         ("--secure-serving", Some(Tls::default()), None, "unexpected_plaintext"),
         ("--secure-serving=false", None, Some(Tls::default()), "unexpected_tls"),
     ] {
-        let mut picker = picker(&fleet.servers, flag).await;
+        let picker = picker(&fleet.servers, flag).await;
         all_succeed(&envoy(&picker, "epp", works).await, 2).await;
         let wrong = envoy(&picker, "epp", fails).await;
         assert_eq!(wrong.client().post(CHAT, &chat(1, false)).await.unwrap().status, 500);
