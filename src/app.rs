@@ -20,13 +20,13 @@ use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Event, Snapshot, State};
 use crate::schedule::registry::{PLUGINS, Plugin};
-use crate::scrape::{Counters, Pace, Scraper};
+use crate::scrape::{Counters, Scraper};
 use crate::server::grpc::Service;
 use crate::server::health::{Health, Pulse};
 use crate::server::listener::Incoming;
 use crate::server::null::Null;
 use crate::server::picker::Picker;
-use crate::{discovery, scrape, server, telemetry};
+use crate::{discovery, server, telemetry};
 
 use self::listeners::Listeners;
 use self::pool_metrics::{PoolMetrics, Sources};
@@ -162,17 +162,13 @@ impl App {
     ) -> Result<(), StartError> {
         let (events, queue) = mpsc::channel(publisher::QUEUE);
         let members = watch::Sender::new(Arc::default());
-        let engine = scrape::dialect::ENGINES
-            .first()
-            .ok_or_else(|| anyhow::anyhow!("no engine in the table"))?;
-        let dialect = scrape::Dialect::new(engine, &self.flags.scrape.names);
-        let pace = Pace::new(self.flags.scrape.refresh_metrics_interval);
-        let scraper = Scraper::new(dialect, pace, events.clone(), Arc::clone(&parts.scrapes));
-        tasks.run(
-            Plane::Control,
-            "scraper",
-            scraper.map_err(anyhow::Error::new)?.run(members.subscribe()),
-        );
+        let mut sources = resolved.sources.clone();
+        sources.engines.rename(&self.flags.scrape.names);
+        let interval = self.flags.scrape.refresh_metrics_interval;
+        let scraper = Scraper::new(&sources, interval, events.clone(), Arc::clone(&parts.scrapes));
+        if let Some(scraper) = scraper.map_err(|error| StartError::Setup(error.to_string()))? {
+            tasks.run(Plane::Control, "scraper", scraper.run(members.subscribe()));
+        }
         let published = Published {
             snapshot: Arc::clone(&parts.pool),
             members,

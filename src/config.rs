@@ -6,19 +6,23 @@
 
 use crate::schedule::registry::Plugin;
 
+pub use self::engines::Engines;
 pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
+pub use self::sources::Sources;
 pub use self::units::{ChunkBytes, GoDuration, Quantity};
 
 pub mod argv;
+pub mod engines;
 pub mod file;
 pub mod flags;
 pub mod limits;
 pub mod problem;
 pub mod reader;
 pub mod resolve;
+pub mod sources;
 pub mod tree;
 pub mod units;
 

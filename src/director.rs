@@ -15,11 +15,16 @@ use smallvec::SmallVec;
 use crate::metrics::Metrics;
 use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
 use crate::request::Parsed;
+use crate::schedule::capability::keep_servers;
 use crate::schedule::registry::Empty;
 use crate::schedule::{Fault, Limits, PickContext, Profile, Refusal, Scratch, least};
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
+
+/// The output tokens that a request is taken to generate, if its client does not allow fewer: the mean of the
+/// conversations that Azure published in 2023 is 211.
+const EXPECTED_OUTPUT: u64 = 211;
 
 /// What a fault of ours means for a request that a filter should have guarded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
@@ -178,6 +183,7 @@ impl Director {
         let late =
             || (self.settings.clock)().saturating_duration_since(began) > self.settings.deadline;
         let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
+        keep_servers(cx, &mut scratch.candidates);
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
@@ -186,6 +192,7 @@ impl Director {
         let tokens = ask.request.prompt_tokens;
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
+        decision.in_flight = charged(decision.in_flight, cx);
         decision.faults = pass.faults;
         if self.settings.scores && pass.by_policy && !self.profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
@@ -265,6 +272,16 @@ fn decision(
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
     Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+}
+
+/// The charge with all that the request is going to take besides its prompt.
+fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
+    let expected = cx.request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let in_flight = in_flight.decoding(expected);
+    match cx.model.filter(|model| cx.snapshot.adapter(model)) {
+        Some(adapter) => in_flight.adapting(adapter, cx.now),
+        None => in_flight,
+    }
 }
 
 fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {

@@ -4,18 +4,24 @@
 //! [`Snapshot`]; a decision loads that snapshot once and sees one consistent view. The only state that requests share
 //! and change themselves is [`Live`], the count of what they have in flight on an endpoint.
 
+pub use self::activity::Standing;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSpec, Slot};
 pub use self::live::{InFlight, Live};
-pub use self::sample::{Reading, Sample};
+pub use self::names::Names;
+pub use self::sample::{Adapters, Reading, Sample};
+pub use self::served::Models;
 pub use self::snapshot::Snapshot;
 pub use self::state::{Change, Event, State};
 pub use self::subset::{Allowed, Subset};
 
 pub mod readiness;
 
+mod activity;
 mod endpoint;
 mod live;
+mod names;
 mod sample;
+mod served;
 mod snapshot;
 mod state;
 mod subset;

@@ -12,6 +12,7 @@ use crate::request::Parsed;
 
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
 
+pub(crate) mod capability;
 pub mod picker;
 pub mod profile;
 pub mod readings;

@@ -18,6 +18,9 @@ const PRODUCER: &str = "inflight-load-producer";
 /// The reference's name of the plugin that reads metrics pages.
 const SOURCE: &str = "metrics-data-source";
 
+/// The one that reads lists of models.
+const LISTS: &str = "models-data-source";
+
 /// Reads the pool.
 pub(super) struct PoolMetrics {
     pool: Arc<ArcSwap<Snapshot>>,
@@ -25,7 +28,7 @@ pub(super) struct PoolMetrics {
     name: String,
     in_flight: [IntGaugeVec; 2],
     queue: GaugeVec,
-    averages: [GaugeVec; 3],
+    spreads: [Spread; 3],
     ready: IntGaugeVec,
     staleness: GaugeVec,
     body_bytes: IntGauge,
@@ -57,15 +60,12 @@ fn in_flight() -> prometheus::Result<[IntGaugeVec; 2]> {
     ])
 }
 
-/// Means over the endpoints.
-fn averages() -> prometheus::Result<[GaugeVec; 3]> {
-    let gauge = |what: &str, help: &str| {
-        GaugeVec::new(Opts::new(format!("llm_d_epp_average_{what}"), help), &["name"])
-    };
+/// What is averaged over the endpoints.
+fn spreads() -> prometheus::Result<[Spread; 3]> {
     Ok([
-        gauge("kv_cache_utilization", "Mean used share of the KV cache.")?,
-        gauge("queue_size", "Mean number of waiting requests.")?,
-        gauge("running_requests", "Mean number of running requests.")?,
+        Spread::new("kv_cache_utilization", "used share of the KV cache")?,
+        Spread::new("queue_size", "number of waiting requests")?,
+        Spread::new("running_requests", "number of running requests")?,
     ])
 }
 
@@ -88,7 +88,7 @@ impl PoolMetrics {
                 ),
                 &["name", "model_server_endpoint"],
             )?,
-            averages: averages()?,
+            spreads: spreads()?,
             ready: IntGaugeVec::new(
                 Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."),
                 &["name"],
@@ -134,19 +134,6 @@ impl PoolMetrics {
         }
     }
 
-    /// The mean over the fresh values; absent when none is fresh, 0 for an empty pool.
-    fn average(&self, gauge: &GaugeVec, snapshot: &Snapshot, read: impl Fn(Slot) -> Reading) {
-        let fresh = |&slot: &Slot| match read(slot) {
-            Reading::Fresh(value) => Some(f64::from(value)),
-            Reading::Stale | Reading::Unknown => None,
-        };
-        let values: Vec<f64> = snapshot.ready().iter().filter_map(fresh).collect();
-        if !values.is_empty() || snapshot.ready().is_empty() {
-            let mean = values.iter().sum::<f64>() / values.len().max(1) as f64;
-            gauge.with_label_values(&[&self.name]).set(mean);
-        }
-    }
-
     fn failures(&self) {
         self.poll_errors.reset();
         self.scrape_errors.reset();
@@ -154,15 +141,17 @@ impl PoolMetrics {
             self.poll_errors.with_label_values(&[SOURCE]).inc_by(count);
             self.scrape_errors.with_label_values(&[reason]).inc_by(count);
         }
+        self.poll_errors.with_label_values(&[LISTS]).inc_by(self.scrapes.lists());
     }
 
     fn vectors(&self) -> Vec<&dyn Collector> {
-        let ([requests, tokens], [kv, queue, running]) = (&self.in_flight, &self.averages);
-        let pool: [&dyn Collector; 7] =
-            [requests, tokens, &self.queue, kv, queue, running, &self.ready];
+        let [requests, tokens] = &self.in_flight;
+        let pool: [&dyn Collector; 4] = [requests, tokens, &self.queue, &self.ready];
         let more: [&dyn Collector; 4] =
             [&self.staleness, &self.body_bytes, &self.poll_errors, &self.scrape_errors];
-        pool.into_iter().chain(more).collect()
+        let spreads = self.spreads.iter().flat_map(|spread| [&spread.mean, &spread.deviation]);
+        let spreads = spreads.map(|gauge| gauge as &dyn Collector);
+        pool.into_iter().chain(more).chain(spreads).collect()
     }
 }
 
@@ -173,20 +162,20 @@ impl Collector for PoolMetrics {
 
     fn collect(&self) -> Vec<MetricFamily> {
         let (snapshot, now) = (self.pool.load(), clock::now());
-        let [kv, queue, running] = &self.averages;
+        let [kv, queue, running] = &self.spreads;
         let [requests, tokens] = &self.in_flight;
         for vector in [requests, tokens, &self.ready] {
             vector.reset();
         }
-        for vector in [&self.queue, kv, queue, running, &self.staleness] {
+        for vector in [&self.queue, &self.staleness] {
             vector.reset();
         }
         for endpoint in snapshot.endpoints() {
             self.endpoint(&snapshot, endpoint);
         }
-        self.average(kv, &snapshot, |slot| snapshot.kv_usage(slot, now));
-        self.average(queue, &snapshot, |slot| snapshot.waiting(slot, now));
-        self.average(running, &snapshot, |slot| snapshot.running(slot, now));
+        kv.set(&self.name, &snapshot, |slot| snapshot.kv_usage(slot, now));
+        queue.set(&self.name, &snapshot, |slot| snapshot.waiting(slot, now));
+        running.set(&self.name, &snapshot, |slot| snapshot.running(slot, now));
         self.failures();
         let ready = i64::try_from(snapshot.ready().len()).unwrap_or(i64::MAX);
         self.ready.with_label_values(&[&self.name]).set(ready);
@@ -199,6 +188,48 @@ impl std::fmt::Debug for PoolMetrics {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PoolMetrics").field("name", &self.name).finish_non_exhaustive()
     }
+}
+
+/// Mean and standard deviation of one value over the endpoints.
+struct Spread {
+    mean: GaugeVec,
+    deviation: GaugeVec,
+}
+
+impl Spread {
+    fn new(what: &str, words: &str) -> prometheus::Result<Self> {
+        let gauge = |kind: &str, help: String| {
+            GaugeVec::new(Opts::new(format!("llm_d_epp_{kind}_{what}"), help), &["name"])
+        };
+        Ok(Self {
+            mean: gauge("average", format!("Mean {words} over the endpoints."))?,
+            deviation: gauge("std_dev", format!("Standard deviation of the {words}."))?,
+        })
+    }
+
+    /// Over the fresh values; absent when none is fresh, 0 for an empty pool.
+    fn set(&self, pool: &str, snapshot: &Snapshot, read: impl Fn(Slot) -> Reading) {
+        let fresh = |&slot: &Slot| match read(slot) {
+            Reading::Fresh(value) => Some(f64::from(value)),
+            Reading::Stale | Reading::Unknown => None,
+        };
+        let values: Vec<f64> = snapshot.ready().iter().filter_map(fresh).collect();
+        self.mean.reset();
+        self.deviation.reset();
+        if !values.is_empty() || snapshot.ready().is_empty() {
+            let (mean, deviation) = spread(&values);
+            self.mean.with_label_values(&[pool]).set(mean);
+            self.deviation.with_label_values(&[pool]).set(deviation);
+        }
+    }
+}
+
+/// Mean and standard deviation of a whole population; 0 without values.
+fn spread(values: &[f64]) -> (f64, f64) {
+    let count = values.len().max(1) as f64;
+    let mean = values.iter().sum::<f64>() / count;
+    let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
+    (mean, (squares / count).sqrt())
 }
 
 #[cfg(test)]
@@ -241,5 +272,11 @@ before the answer ended), `unobserved` (the end of the answer was not ours to se
             writeln!(page, "| `{}` | {} | {} |", row.fq_name, labels.join(", "), row.help).unwrap();
         }
         expect_file!["../../docs/metrics.md"].assert_eq(&(page + TAIL));
+    }
+
+    #[test]
+    fn the_deviation_is_that_of_a_whole_population() {
+        assert_eq!(spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), (5.0, 2.0));
+        assert_eq!((spread(&[3.0]), spread(&[])), ((3.0, 0.0), (0.0, 0.0)));
     }
 }

@@ -138,7 +138,7 @@ mod tests {
             let id = rig.snapshot.load().endpoints().next().unwrap().id;
             let interval = Duration::from_millis(50);
             rig.events
-                .send(Event::Scraped { id, sample: Sample::default(), interval })
+                .send(Event::Scraped { id, sample: Sample::default(), at: clock::now(), interval })
                 .await
                 .unwrap();
             rig.readiness.wait_for(|readiness| readiness.stage == Stage::Synced).await.unwrap();

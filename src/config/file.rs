@@ -91,7 +91,7 @@ pub struct DataLayer {
     /// Whether the default sources are added.
     pub inject_defaults: Option<bool>,
     /// Where signals come from.
-    pub sources: Option<IgnoredAny>,
+    pub sources: Readable<SourceSpec>,
     /// The source of endpoints that stands in for Kubernetes.
     pub discovery: Option<Reference>,
     /// The source of sibling replicas.
@@ -100,6 +100,16 @@ pub struct DataLayer {
     pub cross_replica_syncer_plugin_ref: Option<IgnoredAny>,
     /// How often.
     pub cross_replica_sync_interval: Option<IgnoredAny>,
+}
+
+/// A source of signals, with what reads it.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct SourceSpec {
+    /// Name of an instance; required.
+    pub plugin_ref: Option<String>,
+    /// Instances that read it.
+    pub extractors: Readable<Reference>,
 }
 
 /// How requests are read.

@@ -9,14 +9,13 @@ use clap::{ArgAction, Args, ValueEnum};
 
 pub use self::later::Later;
 
+use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
+use crate::config::sources::MIN_INTERVAL;
 use crate::config::units::{GoDuration, Quantity};
 use crate::director::FailureMode;
 
 mod later;
-
-/// The shortest scrape interval that the reference takes; shorter ones are raised to it.
-const MIN_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
@@ -167,14 +166,20 @@ pub struct Scrape {
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub struct MetricNames {
     /// Deprecated: metric of the requests that wait.
-    #[arg(long = "total-queued-requests-metric", value_name = "NAME", value_parser = metric_name)]
-    pub waiting: Option<String>,
+    #[arg(long = "total-queued-requests-metric", value_name = "METRIC")]
+    pub waiting: Option<Selector>,
     /// Deprecated: metric of the requests that run.
-    #[arg(long = "total-running-requests-metric", value_name = "NAME", value_parser = metric_name)]
-    pub running: Option<String>,
+    #[arg(long = "total-running-requests-metric", value_name = "METRIC")]
+    pub running: Option<Selector>,
     /// Deprecated: metric of the used share of the KV cache.
-    #[arg(long = "kv-cache-usage-percentage-metric", value_name = "NAME", value_parser = metric_name)]
-    pub kv_usage: Option<String>,
+    #[arg(long = "kv-cache-usage-percentage-metric", value_name = "METRIC")]
+    pub kv_usage: Option<Selector>,
+    /// Deprecated: metric whose labels are the LoRA adapters.
+    #[arg(long = "lora-info-metric", value_name = "METRIC")]
+    pub adapters: Option<Selector>,
+    /// Deprecated: metric whose labels are the size of the KV cache.
+    #[arg(long = "cache-info-metric", value_name = "METRIC")]
+    pub cache: Option<Selector>,
 }
 
 /// Logs.
@@ -221,11 +226,13 @@ impl Flags {
 
     /// A sentence for each flag that was given and has no effect, or will have none some day.
     pub fn warnings(&self) -> Vec<String> {
-        let MetricNames { waiting, running, kv_usage } = &self.scrape.names;
+        let MetricNames { waiting, running, kv_usage, adapters, cache } = &self.scrape.names;
         let deprecated = [
             ("total-queued-requests-metric", waiting),
             ("total-running-requests-metric", running),
             ("kv-cache-usage-percentage-metric", kv_usage),
+            ("lora-info-metric", adapters),
+            ("cache-info-metric", cache),
         ];
         let deprecated = deprecated
             .into_iter()
@@ -275,15 +282,6 @@ fn boolean(text: &str) -> Result<bool, String> {
 
 fn path(text: &str) -> Result<PathBuf, String> {
     if text.is_empty() { Err("an empty path".to_owned()) } else { Ok(text.into()) }
-}
-
-fn metric_name(text: &str) -> Result<String, String> {
-    let name = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_' || byte == b':';
-    if !text.is_empty() && text.bytes().all(name) {
-        Ok(text.to_owned())
-    } else {
-        Err("give a plain metric name, without labels".to_owned())
-    }
 }
 
 #[cfg(test)]

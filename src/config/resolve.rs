@@ -10,6 +10,7 @@ use crate::config::file::{File, Reference};
 use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
 use crate::config::reader::Readable;
+use crate::config::sources::Sources;
 use crate::director::FailureMode;
 use crate::request::Parsers;
 use crate::schedule::Profile;
@@ -20,6 +21,7 @@ use self::instances::{Instances, Kind};
 mod instances;
 mod profile;
 mod reference;
+mod signals;
 
 /// The parsers of a configuration that names none, as in the reference.
 const DEFAULT_PARSERS: [&str; 4] =
@@ -37,6 +39,8 @@ pub struct Resolved {
     pub parsers: Parsers,
     /// The file that endpoints come from instead of Kubernetes.
     pub discovery: Option<FileDiscovery>,
+    /// Where signals come from.
+    pub sources: Sources,
     /// What a fault of ours means; none leaves it to the pool.
     pub failure_mode: Option<FailureMode>,
     /// How many destinations are told to the gateway.
@@ -80,6 +84,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let instances = Instances::of(&file.plugins, tables, &mut problems);
     let profile = profile::resolve(file, &instances, tables, &mut problems);
     let parsers = parsers(file, &instances, tables, &mut problems);
+    let sources = signals::resolve(&file.data_layer, &instances, &mut problems);
     let discovery = discovery(file.data_layer.discovery.as_ref(), &instances, &mut problems);
     match profile {
         Some(profile) if problems.iter().all(|problem| problem.severity == Severity::Warning) => {
@@ -87,6 +92,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
                 profile,
                 parsers,
                 discovery,
+                sources,
                 failure_mode: file.lodesman.failure_mode,
                 destinations: file.lodesman.destination_list,
                 limits: file.lodesman.limits,
@@ -103,8 +109,6 @@ fn unsupported(file: &File, problems: &mut Vec<Problem>) {
     let sections = [
         ("flowControl", file.flow_control.is_some()),
         ("saturationDetector", file.saturation_detector.is_some()),
-        ("dataLayer.injectDefaults", data.inject_defaults == Some(false)),
-        ("dataLayer.sources", data.sources.is_some()),
         ("dataLayer.peerDiscovery", data.peer_discovery.is_some()),
         ("dataLayer.crossReplicaSyncerPluginRef", data.cross_replica_syncer_plugin_ref.is_some()),
         ("dataLayer.crossReplicaSyncInterval", data.cross_replica_sync_interval.is_some()),

@@ -35,8 +35,7 @@ fn refused(text: &str, expected: &Expect) {
 
 #[test]
 fn without_a_file_or_without_plugins_the_default_policy_holds() {
-    let default =
-        "queue-scorer 2, kv-cache-utilization-scorer 2, active-request-scorer 2, max-score-picker";
+    let default = "queue-scorer 2, kv-cache-utilization-scorer 2, lora-affinity-scorer 3, active-request-scorer 2, max-score-picker";
     let none = load(None, &[PLUGINS]).unwrap();
     assert_eq!((profile(&none).as_str(), none.warnings), (default, vec![]));
     assert_eq!(
@@ -164,7 +163,6 @@ fn all_problems_are_reported_at_once_by_line() {
             epp.yaml:20: schedulingProfiles[0].plugins[3].pluginRef: is missing
             epp.yaml:21: schedulingProfiles[0].plugins[4].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
             epp.yaml:23: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
-            epp.yaml:24: dataLayer.sources: is not supported yet
             epp.yaml:26: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
             epp.yaml:26: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
             epp.yaml:26: requestHandler.parsers[2].pluginRef: is missing

@@ -132,6 +132,7 @@ impl Account {
             && let Some(placed) = &mut self.placed
         {
             placed.in_flight.answered();
+            placed.in_flight.generated(u64::from(seen.events));
         }
         if seen.token && self.answer.first_token.is_none() {
             self.answer.first_token = Some(now);

@@ -2,6 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::pool::activity::Activity;
 
 /// Counters of one endpoint that requests change themselves.
 ///
@@ -11,6 +17,11 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub struct Live {
     requests: AtomicU32,
     prompt_tokens: AtomicU64,
+    decode_tokens: AtomicU64,
+    /// Locked for a walk over a few names.
+    pub(in crate::pool) adapters: Mutex<Activity>,
+    /// Told by the first of the requests in flight.
+    begun: Notify,
 }
 
 impl Live {
@@ -23,6 +34,16 @@ impl Live {
     pub fn prompt_tokens(&self) -> u64 {
         self.prompt_tokens.load(Ordering::Relaxed)
     }
+
+    /// Waits until a request is placed here while no other is; one since the last call counts.
+    pub async fn begun(&self) {
+        self.begun.notified().await;
+    }
+
+    /// Output tokens that the requests placed here are expected to generate yet.
+    pub fn decode_tokens(&self) -> u64 {
+        self.decode_tokens.load(Ordering::Relaxed)
+    }
 }
 
 /// Counts one request as in flight on an endpoint until dropped, however the stream ends.
@@ -30,32 +51,70 @@ impl Live {
 pub struct InFlight {
     live: Arc<Live>,
     prompt_tokens: u64,
+    decode_tokens: u64,
+    adapter: Option<(Arc<str>, Instant)>,
 }
 
 impl InFlight {
     /// Charges `live` with one request and its prompt.
     pub fn begin(live: &Arc<Live>, prompt_tokens: u64) -> Self {
-        live.requests.fetch_add(1, Ordering::Relaxed);
+        if live.requests.fetch_add(1, Ordering::Relaxed) == 0 {
+            live.begun.notify_one();
+        }
         live.prompt_tokens.fetch_add(prompt_tokens, Ordering::Relaxed);
-        Self { live: Arc::clone(live), prompt_tokens }
+        Self { live: Arc::clone(live), prompt_tokens, decode_tokens: 0, adapter: None }
+    }
+
+    /// Charges the output that is expected as well.
+    #[must_use]
+    pub fn decoding(mut self, tokens: u64) -> Self {
+        self.live.decode_tokens.fetch_add(tokens, Ordering::Relaxed);
+        self.decode_tokens += tokens;
+        self
+    }
+
+    /// The request is for an adapter, which its server loads if it must.
+    #[must_use]
+    pub fn adapting(mut self, name: &str, now: Instant) -> Self {
+        self.forget_adapter();
+        self.adapter = Some((self.live.adapters.lock().begin(name, now), now));
+        self
     }
 
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
     pub fn answered(&mut self) {
-        self.live
-            .prompt_tokens
-            .fetch_sub(std::mem::take(&mut self.prompt_tokens), Ordering::Relaxed);
+        let tokens = std::mem::take(&mut self.prompt_tokens);
+        self.live.prompt_tokens.fetch_sub(tokens, Ordering::Relaxed);
+    }
+
+    /// So many tokens were generated, at most those that were expected count.
+    pub fn generated(&mut self, tokens: u64) {
+        let tokens = tokens.min(self.decode_tokens);
+        self.decode_tokens -= tokens;
+        self.live.decode_tokens.fetch_sub(tokens, Ordering::Relaxed);
     }
 
     /// Another endpoint than the chosen one serves the request: the charge moves there.
     pub fn move_to(&mut self, live: &Arc<Live>) {
-        *self = Self::begin(live, self.prompt_tokens);
+        let moved = Self::begin(live, self.prompt_tokens).decoding(self.decode_tokens);
+        *self = match &self.adapter {
+            Some((name, at)) => moved.adapting(name, *at),
+            None => moved,
+        };
+    }
+
+    fn forget_adapter(&mut self) {
+        if let Some((name, _)) = self.adapter.take() {
+            self.live.adapters.lock().end(&name);
+        }
     }
 }
 
 impl Drop for InFlight {
     fn drop(&mut self) {
         self.answered();
+        self.generated(u64::MAX);
+        self.forget_adapter();
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
     }
 }
@@ -63,30 +122,48 @@ impl Drop for InFlight {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pool::activity::Standing;
+    use crate::server::clock;
 
-    fn counts(live: &Live) -> (u32, u64) {
-        (live.requests(), live.prompt_tokens())
+    fn counts(live: &Live) -> (u32, u64, u64) {
+        (live.requests(), live.prompt_tokens(), live.decode_tokens())
+    }
+
+    fn holds(live: &Live, name: &str) -> bool {
+        live.adapters.lock().standing(name, None, clock::now()) == Some(Standing::Resident)
     }
 
     #[test]
     fn a_request_is_charged_once_and_released_once() {
         let live = Arc::new(Live::default());
-        let mut request = InFlight::begin(&live, 100);
-        assert_eq!(counts(&live), (1, 100));
+        let mut request = InFlight::begin(&live, 100).decoding(10);
+        assert_eq!(counts(&live), (1, 100, 10));
         request.answered();
         request.answered();
-        assert_eq!(counts(&live), (1, 0));
+        request.generated(4);
+        assert_eq!(counts(&live), (1, 0, 6));
         drop(request);
-        assert_eq!(counts(&live), (0, 0));
+        assert_eq!(counts(&live), (0, 0, 0));
+    }
+
+    #[test]
+    fn more_output_than_expected_takes_nothing_from_others() {
+        let live = Arc::new(Live::default());
+        let _other = InFlight::begin(&live, 0).decoding(5);
+        let mut request = InFlight::begin(&live, 0).decoding(5);
+        request.generated(3);
+        request.generated(100);
+        assert_eq!(counts(&live), (2, 0, 5));
     }
 
     #[test]
     fn the_charge_follows_the_endpoint_that_served() {
         let (chosen, served) = (Arc::new(Live::default()), Arc::new(Live::default()));
-        let mut request = InFlight::begin(&chosen, 7);
+        let mut request = InFlight::begin(&chosen, 7).decoding(3).adapting("sql", clock::now());
         request.move_to(&served);
-        assert_eq!((counts(&chosen), counts(&served)), ((0, 0), (1, 7)));
+        assert_eq!((counts(&chosen), counts(&served)), ((0, 0, 0), (1, 7, 3)));
+        assert!(holds(&served, "sql"));
         drop(request);
-        assert_eq!(counts(&served), (0, 0));
+        assert_eq!(counts(&served), (0, 0, 0));
     }
 }

@@ -5,7 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::pool::{Endpoint, EndpointId, Reading, Sample, Slot};
+use crate::pool::activity::Standing;
+use crate::pool::served::Served;
+use crate::pool::{Adapters, Endpoint, EndpointId, Reading, Sample, Slot};
 
 /// A consistent view of the pool; replaced as a whole, never changed.
 #[derive(Clone, Debug, Default)]
@@ -16,6 +18,10 @@ pub struct Snapshot {
     pub(in crate::pool) members: Arc<Members>,
     /// Hot: the last sample of each slot.
     pub(in crate::pool) scraped: Box<[Option<Scraped>]>,
+    /// Cold: shared by snapshots until a server's list of models changes.
+    pub(in crate::pool) served: Arc<Served>,
+    /// Whether any server tells of adapters.
+    pub(in crate::pool) adapting: bool,
 }
 
 /// Who is in the pool.
@@ -27,9 +33,10 @@ pub(in crate::pool) struct Members {
 }
 
 /// A sample, when it was read and how long it may be used.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(in crate::pool) struct Scraped {
     pub(in crate::pool) sample: Sample,
+    /// When the page was asked for: what happened later may not be on it.
     pub(in crate::pool) at: Instant,
     pub(in crate::pool) fresh_for: Duration,
 }
@@ -95,6 +102,40 @@ impl Snapshot {
     /// Used share of the KV cache, 0.0 ..= 1.0.
     pub fn kv_usage(&self, slot: Slot, now: Instant) -> Reading {
         self.reading(slot, now, |sample| sample.kv_usage)
+    }
+
+    /// Tokens in a block of an endpoint's KV cache; none while its page does not say.
+    pub fn block_size(&self, slot: Slot) -> Option<u32> {
+        self.scraped(slot)?.sample.block_size
+    }
+
+    /// Tokens that an endpoint's KV cache holds, over all engines behind it; none while its page does not say.
+    pub fn kv_capacity_tokens(&self, slot: Slot) -> Option<u64> {
+        let Sample { block_size, blocks, .. } = &self.scraped(slot)?.sample;
+        block_size.zip(*blocks).map(|(size, blocks)| u64::from(size) * u64::from(blocks))
+    }
+
+    /// Whether an endpoint serves a model, adapters included; none where it is not known what it serves.
+    pub fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
+        self.served.serves(slot, model)
+    }
+
+    /// Whether a request for `model` may be one for an adapter: it is listed as one, or it is no base model that is
+    /// known and some server has adapters.
+    pub fn adapter(&self, model: &str) -> bool {
+        self.served.base(model).map_or(self.adapting, |base| !base)
+    }
+
+    /// The adapters on an endpoint's page; none where that is stale or tells of none.
+    pub fn adapters(&self, slot: Slot, now: Instant) -> Option<&Adapters> {
+        let scraped = self.scraped(slot).filter(|scraped| scraped.usable(now))?;
+        scraped.sample.adapters.as_deref()
+    }
+
+    /// How an adapter stands on an endpoint, by its page and by what we ourselves sent there; none when neither tells.
+    pub fn standing(&self, slot: Slot, adapter: &str, now: Instant) -> Option<Standing> {
+        let activity = self.endpoint(slot)?.live.adapters.lock();
+        activity.standing(adapter, self.adapters(slot, now), now)
     }
 
     /// How long ago an endpoint's page was last read; none before the first time.

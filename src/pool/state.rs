@@ -1,11 +1,11 @@
 //! The writer's side of the pool: events in, snapshots out.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::pool::snapshot::{Members, Scraped};
-use crate::pool::{Endpoint, EndpointId, EndpointSpec, Live, Sample, Slot, Snapshot};
+use crate::pool::{Endpoint, EndpointId, EndpointSpec, Live, Models, Sample, Slot, Snapshot};
 
 /// How long a freed slot stays unused, so that what was computed for the old endpoint is not taken for the new one.
 const QUARANTINE: Duration = Duration::from_mins(1);
@@ -13,8 +13,8 @@ const QUARANTINE: Duration = Duration::from_mins(1);
 /// A sample is also fresh for this many of its endpoint's scrape intervals: one lost scrape is no lost signal.
 const FRESH_INTERVALS: u32 = 4;
 
-/// Everything that can change the pool.
-#[derive(Debug)]
+/// Everything that can change the pool. What is told of endpoints may come in any order: the latest counts.
+#[derive(Clone, Debug)]
 pub enum Event {
     /// The whole list of endpoints, as its source has it now. Those that stay keep slot, counts and samples.
     Endpoints(Vec<EndpointSpec>),
@@ -24,8 +24,19 @@ pub enum Event {
         id: EndpointId,
         /// What it said.
         sample: Sample,
+        /// When it was asked for.
+        at: Instant,
         /// The time to the next scrape of this endpoint.
         interval: Duration,
+    },
+    /// An endpoint listed its models.
+    Listed {
+        /// Whose list; ignored when that endpoint is gone.
+        id: EndpointId,
+        /// All that it serves.
+        models: Models,
+        /// When it was asked for.
+        at: Instant,
     },
 }
 
@@ -48,43 +59,85 @@ pub struct State {
     epoch: u64,
     /// Slots that were freed, oldest first. Bounded by the number of slots.
     quarantine: VecDeque<(Slot, Instant)>,
+    /// The latest list of each endpoint that gave one.
+    lists: HashMap<EndpointId, (Models, Instant)>,
 }
 
 impl State {
     /// An empty pool that has not heard of its source. `staleness` is the least age at which a sample is stale.
     pub fn new(staleness: Duration) -> Self {
-        Self { snapshot: Snapshot::default(), staleness, epoch: 0, quarantine: VecDeque::new() }
+        Self {
+            snapshot: Snapshot::default(),
+            staleness,
+            epoch: 0,
+            quarantine: VecDeque::new(),
+            lists: HashMap::new(),
+        }
     }
 
     /// Takes an event in.
     pub fn apply(&mut self, event: Event, now: Instant) -> Change {
         match event {
             Event::Endpoints(specs) => self.endpoints(specs, now),
-            Event::Scraped { id, sample, interval } => self.scraped(id, sample, interval, now),
+            Event::Scraped { id, sample, at, interval } => {
+                let fresh_for = self.staleness.max(interval * FRESH_INTERVALS);
+                self.scraped(id, Scraped { sample, at, fresh_for })
+            }
+            Event::Listed { id, models, at } => self.listed(id, models, at),
         }
     }
 
     /// The pool as it is now, under a new generation.
     pub fn snapshot(&mut self) -> Snapshot {
+        let adapting = |scraped: &Scraped| scraped.sample.adapters.is_some();
         self.snapshot.generation += 1;
+        self.snapshot.adapting = self.snapshot.scraped.iter().flatten().any(adapting);
         self.snapshot.clone()
     }
 
-    fn scraped(
-        &mut self,
-        id: EndpointId,
-        sample: Sample,
-        interval: Duration,
-        now: Instant,
-    ) -> Change {
-        if self.snapshot.by_id(id).is_none() {
+    fn scraped(&mut self, id: EndpointId, new: Scraped) -> Change {
+        let Some(endpoint) = self.snapshot.by_id(id) else { return Change::Nothing };
+        if let Some(adapters) = &new.sample.adapters {
+            endpoint.live.adapters.lock().shown(adapters, new.at);
+        }
+        let Some(place) = self.snapshot.scraped.get_mut(id.slot.index()) else {
+            return Change::Nothing;
+        };
+        if place.as_ref().is_some_and(|old| old.at >= new.at) {
             return Change::Nothing;
         }
-        let fresh_for = self.staleness.max(interval * FRESH_INTERVALS);
-        if let Some(scraped) = self.snapshot.scraped.get_mut(id.slot.index()) {
-            *scraped = Some(Scraped { sample, at: now, fresh_for });
+        let old = place.replace(new).and_then(|old| old.sample.models);
+        let named = place.as_ref().and_then(|new| new.sample.models.as_ref());
+        let changed = old.as_ref() != named;
+        if changed {
+            self.tell(id);
         }
         Change::Load
+    }
+
+    fn listed(&mut self, id: EndpointId, models: Models, at: Instant) -> Change {
+        let known = self.lists.get(&id);
+        if self.snapshot.by_id(id).is_none() || known.is_some_and(|(_, known)| *known >= at) {
+            return Change::Nothing;
+        }
+        let same = known.is_some_and(|(known, _)| *known == models);
+        self.lists.insert(id, (models, at));
+        if same {
+            return Change::Nothing;
+        }
+        self.tell(id);
+        Change::Load
+    }
+
+    /// An endpoint serves what it lists; before it does, what its series name.
+    fn tell(&mut self, id: EndpointId) {
+        let named = || {
+            let scraped = self.snapshot.scraped.get(id.slot.index())?.as_ref()?;
+            let base = scraped.sample.models.as_deref()?.clone();
+            Some(Models { base, ..Models::default() })
+        };
+        let models = self.lists.get(&id).map(|(models, _)| models.clone()).or_else(named);
+        Arc::make_mut(&mut self.snapshot.served).tell(id.slot, models.as_ref());
     }
 
     fn endpoints(&mut self, specs: Vec<EndpointSpec>, now: Instant) -> Change {
@@ -129,6 +182,8 @@ impl State {
             return relabelled;
         }
         *place = None;
+        self.lists.remove(&endpoint.id);
+        Arc::make_mut(&mut self.snapshot.served).tell(endpoint.id.slot, None);
         self.quarantine.push_back((endpoint.id.slot, now));
         true
     }
@@ -163,11 +218,12 @@ impl State {
             members.ready.push(endpoint.id.slot);
             members.by_address.insert(endpoint.spec.address, endpoint.id.slot);
         }
-        let samples = std::mem::take(&mut self.snapshot.scraped);
+        let mut samples = std::mem::take(&mut self.snapshot.scraped);
         let stays = |slot: usize| {
             let before = self.snapshot.members.by_slot.get(slot)?.as_ref()?;
             let after = members.by_slot.get(slot)?.as_ref()?;
-            (before.id == after.id).then(|| samples.get(slot).copied().flatten())?
+            let sample = samples.get_mut(slot)?.take();
+            sample.filter(|_| before.id == after.id)
         };
         self.snapshot.scraped = (0..members.by_slot.len()).map(stays).collect();
         self.snapshot.members = Arc::new(members);

@@ -16,8 +16,9 @@ pub(crate) fn sampled(samples: &[Option<Sample>], now: Instant) -> Snapshot {
     let mut state = state(u16::try_from(samples.len()).expect("few"));
     let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
     for (id, sample) in ids.into_iter().zip(samples) {
-        if let Some(sample) = *sample {
-            state.apply(Event::Scraped { id, sample, interval: Duration::from_millis(50) }, now);
+        if let Some(sample) = sample.clone() {
+            let interval = Duration::from_millis(50);
+            state.apply(Event::Scraped { id, sample, at: now, interval }, now);
         }
     }
     state.snapshot()

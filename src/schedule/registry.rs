@@ -11,6 +11,7 @@ use crate::schedule::{Filter, Picker, Scorer, picker, scorer};
 pub static PLUGINS: &[Plugin] = &[
     scorer::active_request::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
+    scorer::lora_affinity::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
     picker::max_score::PLUGIN,
@@ -122,7 +123,12 @@ mod tests {
     #[test]
     fn every_scorer_stays_in_range_on_any_pool() {
         let (now, request) = (clock::now(), Parsed::default());
-        let full = Sample { waiting: Some(1e9), running: Some(1e9), kv_usage: Some(7.0) };
+        let full = Sample {
+            waiting: Some(1e9),
+            running: Some(1e9),
+            kv_usage: Some(7.0),
+            ..Sample::default()
+        };
         let pools = [
             fixture::snapshot(0),
             fixture::snapshot(1),

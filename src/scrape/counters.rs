@@ -33,6 +33,7 @@ pub enum ScrapeError {
 #[derive(Debug, Default)]
 pub struct Counters {
     errors: [AtomicU64; REASONS.len()],
+    lists: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -67,6 +68,11 @@ impl Counters {
         REASONS.into_iter().zip(counts)
     }
 
+    /// Failed readings of a list of models.
+    pub fn lists(&self) -> u64 {
+        self.lists.load(Ordering::Relaxed)
+    }
+
     /// Samples that were read and not used, because the pool had too much to do.
     pub fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
@@ -76,6 +82,10 @@ impl Counters {
         if let Some(count) = self.errors.get(error.index()) {
             count.fetch_add(1, Ordering::Relaxed);
         }
+    }
+
+    pub(in crate::scrape) fn count_list(&self) {
+        self.lists.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(in crate::scrape) fn drop_sample(&self) {

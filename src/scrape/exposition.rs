@@ -2,40 +2,58 @@
 //!
 //! Several series of one metric are several engines behind one address: counts are summed, utilizations give the
 //! maximum. A series whose value is malformed, negative or not finite makes its whole signal unknown: a sum without it
-//! would show an engine as idle. Timestamps and exemplars are ignored. No copy, but of a line that a chunk boundary
-//! cuts; a line longer than 64 KiB is skipped.
+//! would show an engine as idle. Of adapters only the newest series counts. Timestamps and exemplars are ignored. No
+//! copy, but of a line that a chunk boundary cuts and of names; a line longer than 64 KiB is skipped.
 
+use std::sync::Arc;
+
+use crate::config::engines::Signal;
 use crate::pool::Sample;
-use crate::scrape::dialect::{Dialect, Signal};
+use crate::scrape::dialect::{Dialect, Wanted};
+use crate::scrape::found::{Found, Named, Newest};
+use crate::scrape::series::Series;
 
 /// The longest line that is read, in bytes. vLLM's longest, the cache configuration, has about 1,300.
 const LONGEST_LINE: usize = 64 << 10;
 
-/// A page while it is read.
+/// Reads one page after the other, and allocates nothing while they are alike.
 #[derive(Debug)]
-pub struct Scan<'a> {
-    dialect: &'a Dialect,
+pub struct Scan {
+    dialect: Arc<Dialect>,
     /// For each wanted metric.
     found: Vec<Found>,
+    newest: Newest,
+    named: Named,
     /// The beginning of a line whose end has not arrived. Bounded by [`LONGEST_LINE`].
     cut: Vec<u8>,
     /// The present line is too long, and its rest is skipped.
     skipping: bool,
 }
 
-/// What was found of one metric.
-#[derive(Clone, Copy, Debug, PartialEq)]
-enum Found {
-    Nothing,
-    Values { sum: f64, max: f64 },
-    Bad,
-}
+impl Scan {
+    /// Reads pages in `dialect`.
+    pub fn new(dialect: &Arc<Dialect>) -> Self {
+        let mut scan = Self {
+            dialect: Arc::clone(dialect),
+            found: Vec::new(),
+            newest: Newest::default(),
+            named: Named::default(),
+            cut: Vec::new(),
+            skipping: false,
+        };
+        scan.begin(dialect);
+        scan
+    }
 
-impl<'a> Scan<'a> {
-    /// Begins a page.
-    pub fn new(dialect: &'a Dialect) -> Self {
-        let found = vec![Found::Nothing; dialect.wanted.len()];
-        Self { dialect, found, cut: Vec::new(), skipping: false }
+    /// Begins the next page; forgets the rest of one that was not ended.
+    pub fn begin(&mut self, dialect: &Arc<Dialect>) {
+        self.dialect = Arc::clone(dialect);
+        self.found.clear();
+        self.found.resize(dialect.wanted.len(), Found::Nothing);
+        self.newest.clear();
+        self.named.clear();
+        self.cut.clear();
+        self.skipping = false;
     }
 
     /// Reads on.
@@ -52,18 +70,31 @@ impl<'a> Scan<'a> {
         self.keep(bytes);
     }
 
-    /// Ends the page.
-    pub fn finish(mut self) -> Sample {
+    /// Ends the page: what it tells, and of which engine, the first of the dialect that it tells a load of.
+    pub fn finish(&mut self) -> Option<(usize, Sample)> {
         self.end_cut_line();
-        let found = self.dialect.wanted.iter().map(|wanted| wanted.signal).zip(&self.found);
-        let signal = |wanted| {
-            let mut of_signal = found.clone().filter(|(signal, _)| *signal == wanted);
-            of_signal.find(|(_, found)| **found != Found::Nothing).map(|(_, found)| *found)
+        let dialect = Arc::clone(&self.dialect);
+        let mut samples = dialect.engines().map(|engine| (engine, self.load(engine)));
+        let (engine, sample) = samples.find(|(_, sample)| !sample.is_empty())?;
+        let adapters = self.newest.adapters(engine);
+        Some((engine, Sample { adapters, models: self.named.models(), ..sample }))
+    }
+
+    /// The numbers of one engine.
+    fn load(&self, engine: usize) -> Sample {
+        let found = || self.dialect.wanted.iter().zip(&self.found);
+        let signal = |signal: Signal| {
+            let wanted = |wanted: &Wanted| wanted.engine == engine && wanted.signal() == signal;
+            let mut values = found().filter(|(of, _)| wanted(of)).map(|(_, found)| *found);
+            values.find(|found| *found != Found::Nothing).unwrap_or(Found::Nothing)
         };
         Sample {
-            waiting: signal(Signal::Waiting).and_then(|found| found.fold(|sum, _| sum)),
-            running: signal(Signal::Running).and_then(|found| found.fold(|sum, _| sum)),
-            kv_usage: signal(Signal::KvUsage).and_then(|found| found.fold(|_, max| max.min(1.0))),
+            waiting: signal(Signal::Waiting).sum(),
+            running: signal(Signal::Running).sum(),
+            kv_usage: signal(Signal::KvUsage).share(),
+            block_size: signal(Signal::BlockSize).greatest(),
+            blocks: signal(Signal::Blocks).total(),
+            ..Sample::default()
         }
     }
 
@@ -89,68 +120,46 @@ impl<'a> Scan<'a> {
         if line.len() > LONGEST_LINE {
             return;
         }
-        let line = line.trim_ascii_start();
-        let first = line.first().and_then(|first| self.dialect.first.get(usize::from(*first)));
-        if first != Some(&true) {
-            return;
-        }
-        for (wanted, found) in self.dialect.wanted.iter().zip(&mut self.found) {
-            let rest = line.strip_prefix(&*wanted.name);
-            if let Some(rest @ [b'{' | b' ' | b'\t', ..]) = rest {
-                found.add(value(rest));
+        let dialect = &*self.dialect;
+        let Some((positions, rest)) = dialect.find(line.trim_ascii_start()) else { return };
+        let series = Series::parse(rest);
+        for &at in positions {
+            let (Some(wanted), Some(found)) = (dialect.wanted.get(at), self.found.get_mut(at))
+            else {
+                continue;
+            };
+            match (&series, wanted.signal()) {
+                (None, _) => found.add(None),
+                (Some(series), _) if !selected(wanted, series) => {}
+                (Some(series), Signal::Adapters) => self.newest.add(series, wanted.engine),
+                (Some(series), signal) => {
+                    found.add(number(wanted, series));
+                    if signal == Signal::Waiting {
+                        self.named.add(series);
+                    }
+                }
             }
         }
     }
 }
 
-impl Found {
-    fn add(&mut self, value: Option<f64>) {
-        *self = match (*self, value.filter(|value| value.is_finite() && *value >= 0.0)) {
-            (Self::Bad, _) | (_, None) => Self::Bad,
-            (Self::Nothing, Some(value)) => Self::Values { sum: value, max: value },
-            (Self::Values { sum, max }, Some(value)) => {
-                Self::Values { sum: sum + value, max: max.max(value) }
-            }
-        };
-    }
+/// Whether a series has the labels that are asked for.
+fn selected(wanted: &Wanted, series: &Series<'_>) -> bool {
+    let mut labels = wanted.metric.series.labels.iter();
+    labels.all(|(name, value)| {
+        series.label(name.as_bytes()).is_some_and(|text| *text == *value.as_bytes())
+    })
+}
 
-    fn fold(self, of: impl Fn(f64, f64) -> f64) -> Option<f32> {
-        let Self::Values { sum, max } = self else { return None };
-        #[expect(
-            clippy::cast_possible_truncation,
-            reason = "the nearest is meant; infinity is refused"
-        )]
-        let value = of(sum, max) as f32;
-        value.is_finite().then_some(value)
-    }
+/// The number that a series tells, by its value or by a label.
+fn number(wanted: &Wanted, series: &Series<'_>) -> Option<f64> {
+    let Some(label) = &wanted.metric.label else { return series.value() };
+    std::str::from_utf8(&series.label(label.as_bytes())?).ok()?.trim().parse().ok()
 }
 
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
     let (line, rest) = bytes.split_at_checked(memchr::memchr(b'\n', bytes)?)?;
     Some((line, rest.get(1..)?))
-}
-
-/// The value of a series, from what follows its name; none when that is malformed.
-fn value(rest: &[u8]) -> Option<f64> {
-    let rest = if rest.starts_with(b"{") { after_labels(rest)? } else { rest };
-    let rest = rest.trim_ascii_start();
-    let end = rest.iter().position(u8::is_ascii_whitespace).unwrap_or(rest.len());
-    std::str::from_utf8(rest.get(..end)?).ok()?.parse().ok()
-}
-
-/// What follows `{…}`; braces in quoted label values do not count.
-fn after_labels(labels: &[u8]) -> Option<&[u8]> {
-    let (mut quoted, mut escaped) = (false, false);
-    for (at, byte) in labels.iter().enumerate() {
-        match byte {
-            _ if escaped => escaped = false,
-            b'\\' => escaped = quoted,
-            b'"' => quoted = !quoted,
-            b'}' if !quoted => return labels.get(at + 1..),
-            _ => (),
-        }
-    }
-    None
 }
 
 #[cfg(test)]

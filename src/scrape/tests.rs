@@ -8,12 +8,19 @@ use axum::http::header::LOCATION;
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use tokio::net::TcpListener;
+use tokio::time::{Instant, sleep, timeout};
 
+use super::pace::{SLOW, STEADY};
 use super::*;
-use crate::pool::{EndpointSpec, InFlight, State};
+use crate::config::Engines;
+use crate::pool::{EndpointSpec, InFlight, Sample, State};
+
+mod fleet;
+mod sources;
 
 const GOOD: &str =
     "vllm:num_requests_waiting 3\nvllm:num_requests_running 2\nvllm:kv_cache_usage_perc 0.5\n";
+const IDLE: &str = "vllm:num_requests_waiting 0\nvllm:num_requests_running 0\n";
 const DEADLINE: Duration = Duration::from_secs(30);
 
 /// A model server that answers every scrape as told; it ends with the test.
@@ -54,6 +61,18 @@ impl Server {
     }
 }
 
+fn defaults() -> Sources {
+    Sources { metrics: Some(Page::default()), models: None, engines: Engines::default() }
+}
+
+fn scraper(pace: Pace, events: mpsc::Sender<Event>, counters: Arc<Counters>) -> Scraper {
+    let interval = match pace {
+        Pace::Fixed(interval) => Some(interval),
+        Pace::Adaptive => None,
+    };
+    Scraper::new(&defaults(), interval, events, counters).unwrap().unwrap()
+}
+
 /// A scraper over a pool that the test changes; it ends with the test.
 struct Bench {
     state: State,
@@ -65,11 +84,18 @@ struct Bench {
 
 impl Bench {
     fn new(addresses: &[SocketAddr], pace: Pace, queue: usize) -> Self {
+        Self::with(addresses, queue, |events, counters| scraper(pace, events, counters))
+    }
+
+    fn with(
+        addresses: &[SocketAddr],
+        queue: usize,
+        scraper: impl FnOnce(mpsc::Sender<Event>, Arc<Counters>) -> Scraper,
+    ) -> Self {
         let (sender, events) = mpsc::channel(queue);
         let counters = Arc::new(Counters::default());
         let (pool, receiver) = watch::channel(Arc::new(Snapshot::default()));
-        let scraper =
-            Scraper::new(Dialect::default(), pace, sender, Arc::clone(&counters)).unwrap();
+        let scraper = scraper(sender, Arc::clone(&counters));
         let mut task = JoinSet::new();
         task.spawn(scraper.run(receiver));
         let mut bench = Self { state: State::new(DEADLINE), pool, events, counters, task };
@@ -96,9 +122,14 @@ impl Bench {
     }
 
     async fn next(&mut self) -> (EndpointId, Sample, Duration) {
-        let event = timeout(DEADLINE, self.events.recv()).await.expect("a sample in time");
-        let Some(Event::Scraped { id, sample, interval }) = event else { panic!("{event:?}") };
-        (id, sample, interval)
+        loop {
+            let event = timeout(DEADLINE, self.events.recv()).await.expect("a sample in time");
+            match event {
+                Some(Event::Scraped { id, sample, interval, .. }) => return (id, sample, interval),
+                Some(Event::Listed { .. }) => {}
+                other => panic!("{other:?}"),
+            }
+        }
     }
 
     /// Waits until failures of `reason` were counted.
@@ -141,8 +172,10 @@ async fn a_page_becomes_a_sample_of_its_endpoint() {
     let server = Server::constant(|| GOOD.into_response()).await;
     let mut bench = Bench::new(&[server.address], Pace::Adaptive, 8);
     let (id, sample, interval) = bench.next().await;
-    assert_eq!((id, interval), (bench.endpoint(server.address).id, SLOW));
-    assert_eq!(sample, Sample { waiting: Some(3.0), running: Some(2.0), kv_usage: Some(0.5) });
+    assert_eq!((id, interval), (bench.endpoint(server.address).id, STEADY), "it is busy");
+    let expected =
+        Sample { waiting: Some(3.0), running: Some(2.0), kv_usage: Some(0.5), ..Sample::default() };
+    assert_eq!(sample, expected);
 }
 
 #[tokio::test]
@@ -169,7 +202,7 @@ async fn one_connection_serves_all_scrapes() {
 
 #[tokio::test]
 async fn requests_in_flight_make_it_fast_at_once() {
-    let server = Server::constant(|| GOOD.into_response()).await;
+    let server = Server::constant(|| IDLE.into_response()).await;
     let mut bench = Bench::new(&[server.address], Pace::Adaptive, 8);
     bench.next().await;
     let begun = Instant::now();
@@ -300,16 +333,16 @@ async fn a_loop_that_panics_is_begun_again_beside_the_others() {
     let server = Server::constant(|| GOOD.into_response()).await;
     let bench = Bench::new(&[server.address], Pace::Adaptive, 8);
     let (sender, _events) = mpsc::channel(1);
-    let scraper = Scraper::new(Dialect::default(), Pace::Adaptive, sender, Arc::default()).unwrap();
+    let scraper = scraper(Pace::Adaptive, sender, Arc::default());
     let (scraper, snapshot) = (Arc::new(scraper), Arc::clone(&bench.pool.borrow()));
     let mut loops = Loops::default();
     let id = bench.endpoint(server.address).id;
     let panics = loops.tasks.spawn(async { panic!("on purpose") });
     let panicked = panics.id();
-    loops.by_endpoint.insert(id, panics);
+    loops.by_endpoint.insert(id, (bench.endpoint(server.address), panics));
     let error = loops.tasks.join_next().await.unwrap().unwrap_err();
-    loops.ended(&error, &scraper, &snapshot);
-    assert_eq!((loops.tasks.len(), loops.by_endpoint[&id].id() == panicked), (1, false));
+    loops.ended(&error, &scraper);
+    assert_eq!((loops.tasks.len(), loops.by_endpoint[&id].1.id() == panicked), (1, false));
     loops.follow(&scraper, &snapshot);
     assert_eq!(loops.tasks.len(), 1, "not a second one");
     loops.follow(&scraper, &Snapshot::default());
@@ -327,17 +360,4 @@ async fn it_ends_with_its_pool() {
         .expect("ends")
         .expect("was running")
         .expect("without a panic");
-}
-
-#[test]
-fn rests_double_up_to_five_seconds_and_are_spread() {
-    let rests =
-        [1, 2, 3, 4, 5, 6, 7, 8, 40].map(|failures| back_off(FAST, failures, 0.0).as_millis());
-    assert_eq!(rests, [100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000]);
-    assert_eq!(back_off(FAST, 7, 0.5).as_millis(), 3750);
-    assert_eq!(
-        back_off(Duration::from_mins(1), 1, 0.0).as_secs(),
-        60,
-        "never less than the interval"
-    );
 }

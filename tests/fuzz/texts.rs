@@ -1,18 +1,20 @@
 //! Texts that people and other programs write: no panic, and what is read makes sense.
 
 use std::collections::HashSet;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
-use lodesman::config::{self, Severity};
+use lodesman::config::{self, Engines, Severity};
 use lodesman::discovery;
 use lodesman::pool::Sample;
 use lodesman::schedule::registry::PLUGINS;
-use lodesman::scrape::Dialect;
 use lodesman::scrape::exposition::Scan;
+use lodesman::scrape::{Dialect, Dialects};
 
 use super::Dice;
 
-static DIALECT: LazyLock<Dialect> = LazyLock::new(Dialect::default);
+/// What is read where no label and no configuration says the engine: all engines' metrics.
+static DIALECT: LazyLock<Arc<Dialect>> =
+    LazyLock::new(|| Arc::clone(Dialects::new(&Engines::default()).dialect(None)));
 
 /// A metrics page: cut anywhere it says the same, and only what can be counted.
 pub(crate) fn exposition(data: &[u8]) {
@@ -26,7 +28,10 @@ pub(crate) fn exposition(data: &[u8]) {
     };
     let whole = read(&[&[first, second].concat()]);
     assert_eq!(read(&[first, second]), whole, "cuts mean nothing");
-    let Sample { waiting, running, kv_usage } = whole;
+    let Some((_, Sample { waiting, running, kv_usage, block_size, blocks, .. })) = whole else {
+        return;
+    };
+    assert!(block_size != Some(0) && blocks != Some(0));
     for value in [waiting, running, kv_usage].into_iter().flatten() {
         assert!(value >= 0.0 && value.is_finite(), "{value}");
     }

@@ -10,14 +10,12 @@ const MEANINGLESS: &str = "has no meaning here";
 /// Name, whether it is a boolean, why it has no effect.
 const FLAGS: &[(&str, Kind, &str)] = &[
     ("allow-experimental-plugins", Kind::Boolean, MEANINGLESS),
-    ("cache-info-metric", Kind::Value, NOT_YET),
     ("destination-endpoint-hint-key", Kind::Value, MEANINGLESS),
     ("destination-endpoint-hint-metadata-namespace", Kind::Value, MEANINGLESS),
     ("enable-pprof", Kind::Boolean, MEANINGLESS),
     ("endpoint-selector", Kind::Value, NOT_YET),
     ("endpoint-target-ports", Kind::Value, NOT_YET),
     ("ha-enable-leader-election", Kind::Boolean, NOT_YET),
-    ("lora-info-metric", Kind::Value, NOT_YET),
     ("metrics-cert-dir", Kind::Value, NOT_YET),
     ("metrics-client-ca-file", Kind::Value, NOT_YET),
     ("metrics-endpoint-auth", Kind::Boolean, NOT_YET),

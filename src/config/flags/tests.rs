@@ -61,7 +61,7 @@ fn the_arguments_of_a_deployment_of_the_reference_are_accepted() {
     assert_eq!((flags.log.verbosity, flags.tls.secure_serving), (4, Some(false)));
     assert_eq!(flags.listen.grpc_max_recv_msg_size, 10 << 20);
     assert_eq!(flags.scrape.refresh_metrics_interval, Some(MIN_INTERVAL));
-    assert_eq!(flags.scrape.names.kv_usage.as_deref(), Some("my:kv"));
+    assert_eq!(flags.scrape.names.kv_usage, "my:kv".parse().ok());
     assert_eq!(flags.tls.tls_min_version, TlsVersion::Tls13);
     assert!(flags.pool.emit_endpoint_scores && !flags.pool.disable_endpoint_subset_filter);
     let warned: Vec<_> =

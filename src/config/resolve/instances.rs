@@ -5,6 +5,7 @@ use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
 use crate::config::resolve::reference::NOT_YET;
+use crate::config::sources::{Source, TYPES};
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
 
 /// The source of endpoints that is no plugin of the scheduling table.
@@ -29,6 +30,8 @@ pub(super) struct Instance<'a> {
     pub(super) parameters: &'a Parameters,
     /// The file, where it is a file discovery.
     pub(super) discovery: Option<FileDiscovery>,
+    /// What it reads of endpoints, where it is a source of signals or reads one.
+    pub(super) source: Option<Source>,
     type_name: &'a str,
 }
 
@@ -39,6 +42,8 @@ pub(super) enum Kind {
     Known(&'static Plugin),
     /// A file discovery.
     Discovery,
+    /// A source of signals, or what reads one.
+    Source,
     /// None that is known; already a problem.
     Unknown,
 }
@@ -69,6 +74,7 @@ impl<'a> Instances<'a> {
                 kind,
                 parameters: &spec.parameters,
                 discovery: None,
+                source: None,
                 type_name,
             };
             instance.check(problems);
@@ -112,6 +118,10 @@ impl<'a> Instance<'a> {
                 Build::SingleProfileHandler | Build::Parser => Ok(()),
             },
             Kind::Discovery => parameters(raw).map(|discovery| self.discovery = Some(discovery)),
+            Kind::Source => match Source::read(self.type_name, raw) {
+                Some(read) => read.map(|source| self.source = Some(source)),
+                None => Ok(()),
+            },
             Kind::Unknown => Ok(()),
         };
         if let Err(BadParameters(message)) = built {
@@ -134,6 +144,9 @@ fn kind(
     if type_name == FILE_DISCOVERY {
         return Kind::Discovery;
     }
+    if TYPES.iter().any(|(name, _)| *name == type_name) {
+        return Kind::Source;
+    }
     if let Some(plugin) = find(tables, type_name) {
         return Kind::Known(plugin);
     }
@@ -141,7 +154,8 @@ fn kind(
     problems.push(if NOT_YET.contains(&type_name) {
         Problem::error(path, format!("plugin type `{type_name}` is not supported yet"))
     } else {
-        let known = names(tables).chain([FILE_DISCOVERY]);
+        let sources = TYPES.iter().map(|(name, _)| *name);
+        let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
         Problem::error(path, format!("unknown plugin type `{type_name}`")).nearest(type_name, known)
     });
     Kind::Unknown

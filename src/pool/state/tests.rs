@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use proptest::prelude::*;
 
 use super::*;
-use crate::pool::Reading;
+use crate::pool::{Adapters, Names, Reading, Standing};
 use crate::server::clock;
 
 const STALENESS: Duration = Duration::from_secs(2);
@@ -26,9 +26,9 @@ fn id_of(snapshot: &Snapshot, n: u8) -> EndpointId {
     snapshot.endpoint(slot).expect("taken").id
 }
 
-fn scraped(id: EndpointId, waiting: f32) -> Event {
+fn scraped(id: EndpointId, waiting: f32, at: Instant) -> Event {
     let sample = Sample { waiting: Some(waiting), ..Sample::default() };
-    Event::Scraped { id, sample, interval: Duration::from_millis(50) }
+    Event::Scraped { id, sample, at, interval: Duration::from_millis(50) }
 }
 
 #[test]
@@ -45,7 +45,7 @@ fn an_endpoint_that_stays_keeps_its_slot_counts_and_sample() {
     state.apply(list(&[1, 2]), now);
     let before = state.snapshot();
     let id = id_of(&before, 2);
-    state.apply(scraped(id, 3.0), now);
+    state.apply(scraped(id, 3.0, now), now);
     let _in_flight = crate::pool::InFlight::begin(&before.by_id(id).unwrap().live, 0);
     assert_eq!(state.apply(list(&[2, 3]), now), Change::Members);
     let after = state.snapshot();
@@ -66,7 +66,7 @@ fn a_freed_slot_is_not_reused_within_the_quarantine_and_never_under_the_same_epo
     let new = id_of(&state.snapshot(), 3);
     assert_eq!((new.slot, new.epoch == old.epoch), (old.slot, false));
     assert_eq!(
-        state.apply(scraped(old, 9.0), now),
+        state.apply(scraped(old, 9.0, now), now),
         Change::Nothing,
         "a late scrape of the old endpoint"
     );
@@ -78,9 +78,9 @@ fn a_sample_is_stale_after_the_threshold_or_four_intervals() {
     let (mut state, now) = (State::new(STALENESS), clock::now());
     state.apply(list(&[1, 2]), now);
     let (a, b) = (id_of(&state.snapshot(), 1), id_of(&state.snapshot(), 2));
-    state.apply(scraped(a, 1.0), now);
+    state.apply(scraped(a, 1.0, now), now);
     let sample = Sample { waiting: Some(1.0), ..Sample::default() };
-    state.apply(Event::Scraped { id: b, sample, interval: Duration::from_secs(1) }, now);
+    state.apply(Event::Scraped { id: b, sample, at: now, interval: Duration::from_secs(1) }, now);
     let snapshot = state.snapshot();
     let later = now + Duration::from_secs(3);
     assert_eq!(snapshot.waiting(a.slot, later), Reading::Stale);
@@ -97,7 +97,136 @@ fn two_endpoints_at_one_address_are_one() {
     assert_eq!(state.snapshot().ready().len(), 1);
 }
 
+fn names(names: &[&str]) -> Names {
+    names.iter().copied().collect()
+}
+
+fn listed(id: EndpointId, base: &[&str], adapters: &[&str], at: Instant) -> Event {
+    Event::Listed { id, models: Models { base: names(base), adapters: names(adapters) }, at }
+}
+
+#[test]
+fn an_older_page_that_comes_late_changes_no_value() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    state.apply(list(&[1]), now);
+    let id = id_of(&state.snapshot(), 1);
+    assert_eq!(state.apply(scraped(id, 5.0, now), now), Change::Load);
+    let before = now.checked_sub(Duration::from_millis(1)).unwrap();
+    assert_eq!(state.apply(scraped(id, 9.0, before), now), Change::Nothing);
+    assert_eq!(state.snapshot().waiting(id.slot, now), Reading::Fresh(5.0));
+}
+
+#[test]
+fn the_capacity_of_a_cache_is_its_blocks_in_tokens_while_its_page_tells_both() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    state.apply(list(&[1]), now);
+    let id = id_of(&state.snapshot(), 1);
+    let mut tell = |block_size, blocks, later| {
+        let sample = Sample { block_size, blocks, ..Sample::default() };
+        let at = now + Duration::from_secs(later);
+        state.apply(Event::Scraped { id, sample, at, interval: STALENESS }, at);
+        let snapshot = state.snapshot();
+        (snapshot.block_size(id.slot), snapshot.kv_capacity_tokens(id.slot))
+    };
+    assert_eq!(tell(Some(16), None, 1), (Some(16), None));
+    let large = u64::from(u32::MAX) * 128;
+    assert_eq!(tell(Some(128), Some(u32::MAX), 2), (Some(128), Some(large)));
+}
+
+#[test]
+fn a_list_of_models_goes_with_its_endpoint_and_stands_over_the_names_of_series() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    state.apply(list(&[1]), now);
+    let id = id_of(&state.snapshot(), 1);
+    let sample = Sample { models: Some(Arc::new(names(&["llama"]))), ..Sample::default() };
+    let page = Event::Scraped { id, sample, at: now, interval: STALENESS };
+    state.apply(page, now);
+    let serves = |state: &mut State, model| state.snapshot().serves(id.slot, model);
+    assert_eq!(["llama", "alias"].map(|m| serves(&mut state, m)), [Some(true), Some(false)]);
+    assert_eq!(state.apply(listed(id, &["llama", "alias"], &["sql"], now), now), Change::Load);
+    assert_eq!(["alias", "sql"].map(|m| serves(&mut state, m)), [Some(true), Some(true)]);
+    let later = now + Duration::from_secs(1);
+    let same = listed(id, &["llama", "alias"], &["sql"], later);
+    assert_eq!(state.apply(same, later), Change::Nothing);
+    state.apply(list(&[]), later);
+    assert_eq!(serves(&mut state, "llama"), None);
+    assert_eq!(state.apply(listed(id, &["llama"], &[], later), later), Change::Nothing);
+    assert!(state.lists.is_empty() && !state.snapshot().adapter("sql"));
+}
+
+/// All that a reader sees of a pool of the endpoints 1 to 3.
+fn view(snapshot: &Snapshot, now: Instant) -> Vec<String> {
+    let endpoint = |n| {
+        let id = id_of(snapshot, n);
+        let slot = id.slot;
+        let standings = ["a", "b", "c"].map(|name| snapshot.standing(slot, name, now));
+        let serves = ["a", "b", "c"].map(|name| snapshot.serves(slot, name));
+        let numbers = (snapshot.waiting(slot, now), snapshot.kv_capacity_tokens(slot));
+        let adapters = snapshot.adapters(slot, now);
+        format!("{numbers:?} {adapters:?} {standings:?} {serves:?}")
+    };
+    (1..=3)
+        .map(endpoint)
+        .chain([format!("{:?}", ["a", "b"].map(|m| snapshot.adapter(m)))])
+        .collect()
+}
+
+/// What endpoints may tell, at instants that are all different.
+fn told() -> impl Strategy<Value = Vec<(u8, u8, Vec<&'static str>, Vec<&'static str>)>> {
+    let some = || prop::sample::subsequence(vec!["a", "b", "c"], 0..3);
+    prop::collection::vec((1..=3_u8, 0..3_u8, some(), some()), 0..12)
+}
+
+fn event(id: EndpointId, kind: u8, (some, more): (&[&str], &[&str]), at: Instant) -> Event {
+    let models = Some(Arc::new(names(some)));
+    let slots = Some(u32::try_from(more.len()).unwrap());
+    let adapters = Adapters { running: names(some), waiting: names(more), slots };
+    let sample = match kind {
+        0 => return listed(id, some, more, at),
+        1 => Sample { waiting: Some(some.len() as f32), models, ..Sample::default() },
+        _ => Sample {
+            adapters: Some(Arc::new(adapters)),
+            block_size: Some(16),
+            blocks: Some(u32::try_from(some.len()).unwrap() + 1),
+            ..Sample::default()
+        },
+    };
+    Event::Scraped { id, sample, at, interval: STALENESS }
+}
+
+#[test]
+fn adapters_that_a_page_showed_are_remembered_whatever_came_first() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    state.apply(list(&[1]), now);
+    let id = id_of(&state.snapshot(), 1);
+    let later = now + Duration::from_secs(1);
+    state.apply(event(id, 2, (&[], &["b", "c"]), later), later);
+    state.apply(event(id, 2, (&["a"], &["b"]), now), later);
+    assert_eq!(state.snapshot().standing(id.slot, "a", later), Some(Standing::Full));
+    assert_eq!(state.snapshot().standing(id.slot, "b", later), Some(Standing::Resident));
+}
+
 proptest! {
+    #[test]
+    fn what_is_told_in_any_order_gives_the_same_pool(
+        told in told(), order in prop::collection::vec(any::<u32>(), 12),
+    ) {
+        let start = clock::now();
+        let [mut straight, mut shuffled] = [State::new(STALENESS), State::new(STALENESS)];
+        straight.apply(list(&[1, 2, 3]), start);
+        shuffled.apply(list(&[1, 2, 3]), start);
+        let snapshot = straight.snapshot();
+        let mut events: Vec<_> = told.iter().enumerate().map(|(n, (endpoint, kind, some, more))| {
+            let at = start + Duration::from_millis(u64::try_from(n).unwrap());
+            (order[n], event(id_of(&snapshot, *endpoint), *kind, (some, more), at))
+        }).collect();
+        let now = start + Duration::from_millis(100);
+        events.iter().for_each(|(_, event)| { straight.apply(event.clone(), now); });
+        events.sort_by_key(|(place, _)| *place);
+        events.into_iter().for_each(|(_, event)| { shuffled.apply(event, now); });
+        prop_assert_eq!(view(&straight.snapshot(), now), view(&shuffled.snapshot(), now));
+    }
+
     #[test]
     fn after_any_lists_the_pool_is_the_last_one(lists in prop::collection::vec(prop::collection::vec(1..20_u8, 0..20), 1..20)) {
         let (mut state, start) = (State::new(STALENESS), clock::now());

@@ -1,0 +1,119 @@
+//! Which endpoints serve which model.
+
+use std::collections::HashMap;
+
+use crate::pool::{Names, Slot};
+
+/// The models of an endpoint.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Models {
+    /// Those that stand by themselves.
+    pub base: Names,
+    /// Those that adapt another one.
+    pub adapters: Names,
+}
+
+/// Models by name, with the endpoints that serve them. Bounded by the lists of the endpoints.
+#[derive(Clone, Debug, Default)]
+pub(in crate::pool) struct Served {
+    /// Endpoints of which it is known what they serve.
+    told: Slots,
+    by_model: HashMap<Box<str>, Servers>,
+}
+
+/// Who serves a model.
+#[derive(Clone, Debug, Default)]
+struct Servers {
+    all: Slots,
+    /// Those that serve it as a base model.
+    base: Slots,
+}
+
+/// A set of slots, one bit each.
+#[derive(Clone, Debug, Default)]
+struct Slots(Vec<u64>);
+
+impl Served {
+    /// Replaces what is known of an endpoint; none is to know nothing.
+    pub(in crate::pool) fn tell(&mut self, slot: Slot, models: Option<&Models>) {
+        self.told.set(slot, models.is_some());
+        self.by_model.retain(|_, servers| {
+            servers.all.set(slot, false);
+            servers.base.set(slot, false);
+            !servers.all.is_empty()
+        });
+        let Some(Models { base, adapters }) = models else { return };
+        for name in base.iter().chain(adapters.iter()) {
+            self.by_model.entry(name.into()).or_default().all.set(slot, true);
+        }
+        for name in base.iter() {
+            self.by_model.entry(name.into()).or_default().base.set(slot, true);
+        }
+    }
+
+    pub(in crate::pool) fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
+        let serves = self.by_model.get(model).is_some_and(|servers| servers.all.contains(slot));
+        self.told.contains(slot).then_some(serves)
+    }
+
+    /// Whether some endpoint serves the model as a base model, or as an adapter; none when nobody serves it.
+    pub(in crate::pool) fn base(&self, model: &str) -> Option<bool> {
+        self.by_model.get(model).map(|servers| !servers.base.is_empty())
+    }
+}
+
+impl Slots {
+    fn set(&mut self, slot: Slot, member: bool) {
+        let (word, bit) = Self::place(slot);
+        if member && self.0.len() <= word {
+            self.0.resize(word + 1, 0);
+        }
+        if let Some(word) = self.0.get_mut(word) {
+            *word = if member { *word | bit } else { *word & !bit };
+        }
+    }
+
+    fn contains(&self, slot: Slot) -> bool {
+        let (word, bit) = Self::place(slot);
+        self.0.get(word).is_some_and(|word| word & bit != 0)
+    }
+
+    fn is_empty(&self) -> bool {
+        self.0.iter().all(|word| *word == 0)
+    }
+
+    fn place(slot: Slot) -> (usize, u64) {
+        (slot.index() / 64, 1 << (slot.index() % 64))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn models(base: &[&str], adapters: &[&str]) -> Models {
+        Models {
+            base: base.iter().copied().collect(),
+            adapters: adapters.iter().copied().collect(),
+        }
+    }
+
+    #[test]
+    fn a_model_is_served_by_those_that_list_it() {
+        let (mut served, near, far) = (Served::default(), Slot(0), Slot(200));
+        served.tell(near, Some(&models(&["llama"], &["sql"])));
+        served.tell(far, Some(&models(&["qwen"], &[])));
+        assert_eq!(
+            [near, far, Slot(7)].map(|slot| served.serves(slot, "sql")),
+            [Some(true), Some(false), None]
+        );
+        assert_eq!(
+            ["llama", "sql", "other"].map(|m| served.base(m)),
+            [Some(true), Some(false), None]
+        );
+        served.tell(near, Some(&models(&["llama"], &[])));
+        assert_eq!((served.serves(near, "sql"), served.base("sql")), (Some(false), None));
+        served.tell(near, None);
+        assert_eq!((served.serves(near, "llama"), served.by_model.len()), (None, 1));
+    }
+}
