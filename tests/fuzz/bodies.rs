@@ -86,8 +86,10 @@ fn scan(api: Option<Api>, pieces: &[&[u8]]) -> (Result<Parsed, BodyError>, Vec<u
         });
     }
     match scan.finish() {
-        // How far a bad body was read, and which byte of a bad word is named, depends on the cut.
-        Err(BodyError::Syntax { .. }) => (Err(BodyError::Syntax { at: 0 }), Vec::new()),
+        // How far a bad body was read, and so what is said of it, depends on the cut.
+        Err(BodyError::Syntax { .. } | BodyError::NotObject) => {
+            (Err(BodyError::Syntax { at: 0 }), Vec::new())
+        }
         Err(error) => (Err(error), Vec::new()),
         parsed => (parsed, prompt),
     }
