@@ -86,9 +86,12 @@ fn scan(api: Option<Api>, pieces: &[&[u8]]) -> (Result<Parsed, BodyError>, Vec<u
         });
     }
     match scan.finish() {
-        // Which byte of a bad number or word is named depends on the cut.
-        Err(BodyError::Syntax { .. }) => (Err(BodyError::Syntax { at: 0 }), prompt),
-        said => (said, prompt),
+        // How far a bad body was read, and so what is said of it, depends on the cut.
+        Err(BodyError::Syntax { .. } | BodyError::NotObject) => {
+            (Err(BodyError::Syntax { at: 0 }), Vec::new())
+        }
+        Err(error) => (Err(error), Vec::new()),
+        parsed => (parsed, prompt),
     }
 }
 
