@@ -33,6 +33,7 @@
 //! | [`extproc`] | yes | the protocol as a state machine |
 //! | [`director`] | yes | the path of one request to its decision |
 //! | [`schedule`] | yes | filters, scorers, pickers, and the table of them |
+//! | [`prefix`] | yes | who has which part of a prompt in its cache |
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
@@ -75,6 +76,7 @@ pub mod discovery;
 pub mod extproc;
 pub mod metrics;
 pub mod pool;
+pub mod prefix;
 pub mod request;
 pub mod schedule;
 pub mod scrape;

@@ -11,6 +11,7 @@ use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
 use crate::config::reader::Readable;
 use crate::director::FailureMode;
+use crate::prefix::Settings;
 use crate::request::Parsers;
 use crate::schedule::Profile;
 use crate::schedule::registry::{Build, Plugin, find};
@@ -18,6 +19,7 @@ use crate::schedule::registry::{Build, Plugin, find};
 use self::instances::{Instances, Kind};
 
 mod instances;
+mod prefix;
 mod profile;
 mod reference;
 
@@ -33,6 +35,8 @@ const GATES: [(&str, bool); 2] = [("flowControl", false), ("haPopulateNonLeaderD
 pub struct Resolved {
     /// How an endpoint is chosen.
     pub profile: Profile,
+    /// The prefix index that the profile asks for; none when it asks for none.
+    pub prefix: Option<Settings>,
     /// Which requests are read.
     pub parsers: Parsers,
     /// The file that endpoints come from instead of Kubernetes.
@@ -79,12 +83,16 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     gates(&file.feature_gates, &mut problems);
     let instances = Instances::of(&file.plugins, tables, &mut problems);
     let profile = profile::resolve(file, &instances, tables, &mut problems);
+    let prefix = profile
+        .as_ref()
+        .and_then(|profile| prefix::resolve(profile, &instances, tables, &mut problems));
     let parsers = parsers(file, &instances, tables, &mut problems);
     let discovery = discovery(file.data_layer.discovery.as_ref(), &instances, &mut problems);
     match profile {
         Some(profile) if problems.iter().all(|problem| problem.severity == Severity::Warning) => {
             Ok(Resolved {
                 profile,
+                prefix,
                 parsers,
                 discovery,
                 failure_mode: file.lodesman.failure_mode,

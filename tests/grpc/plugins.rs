@@ -6,29 +6,47 @@ use std::time::Duration;
 
 use lodesman::pool::Slot;
 use lodesman::schedule::registry::{BadParameters, Build, Empty, Parameters, Plugin};
-use lodesman::schedule::{Filter, PickContext, Picker, Scorer};
+use lodesman::schedule::{Filter, Needs, PickContext, Picker, Scorer};
 use lodesman_e2e::wait::now;
 
 /// How long the slow scorer blocks: four times the deadline of a decision.
 const SLOW: Duration = Duration::from_millis(200);
 
 pub(crate) static TABLE: &[Plugin] = &[
-    Plugin { name: "panicking-scorer", summary: "", build: Build::Scorer(scorer::<Panicking>) },
-    Plugin { name: "slow-scorer", summary: "", build: Build::Scorer(scorer::<Slow>) },
-    Plugin { name: "panicking-picker", summary: "", build: Build::Picker(picker) },
+    Plugin {
+        name: "panicking-scorer",
+        summary: "",
+        needs: Needs::NONE,
+        build: Build::Scorer(scorer::<Panicking>),
+    },
+    Plugin {
+        name: "slow-scorer",
+        summary: "",
+        needs: Needs::NONE,
+        build: Build::Scorer(scorer::<Slow>),
+    },
+    Plugin {
+        name: "panicking-picker",
+        summary: "",
+        needs: Needs::NONE,
+        build: Build::Picker(picker),
+    },
     Plugin {
         name: "panicking-filter",
         summary: "",
+        needs: Needs::NONE,
         build: Build::Filter(filter::<Panicking>, Empty::Capability),
     },
     Plugin {
         name: "needs-a-capability",
         summary: "",
+        needs: Needs::NONE,
         build: Build::Filter(filter::<Nothing>, Empty::Capability),
     },
     Plugin {
         name: "needs-room",
         summary: "",
+        needs: Needs::NONE,
         build: Build::Filter(filter::<Nothing>, Empty::Load),
     },
 ];

@@ -11,8 +11,12 @@ use crate::schedule::registry::{Build, Parameters, Plugin, find};
 use crate::schedule::{Picker, Profile};
 
 /// The scorers of a configuration that says nothing, with their weights.
-const DEFAULT_SCORERS: [(&str, f64); 3] =
-    [("queue-scorer", 2.0), ("kv-cache-utilization-scorer", 2.0), ("active-request-scorer", 2.0)];
+const DEFAULT_SCORERS: [(&str, f64); 4] = [
+    ("queue-scorer", 2.0),
+    ("kv-cache-utilization-scorer", 2.0),
+    ("prefix-cache-scorer", 3.0),
+    ("active-request-scorer", 2.0),
+];
 
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";
@@ -125,7 +129,10 @@ impl<'a> Draft<'a> {
         if matches!(
             instance.kind,
             Kind::Discovery
-                | Kind::Known(Plugin { build: Build::SingleProfileHandler | Build::Parser, .. })
+                | Kind::Known(Plugin {
+                    build: Build::Producer(_) | Build::SingleProfileHandler | Build::Parser,
+                    ..
+                })
         ) {
             let message = format!("`{}` has no effect in a profile", instance.name);
             problems.push(Problem::warning(path, message));
@@ -160,7 +167,7 @@ impl<'a> Draft<'a> {
             Build::Picker(build) => {
                 self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
             }
-            Build::SingleProfileHandler | Build::Parser => (),
+            Build::Producer(_) | Build::SingleProfileHandler | Build::Parser => (),
         }
     }
 
