@@ -188,9 +188,6 @@ impl Director {
                 (true, true, _) => Err(Rejection::NoEndpoints),
                 (false, _, true) => self.least_loaded(&snapshot, began, scratch, dice),
                 (false, _, false) => {
-                    if let Some(affinity) = &self.affinity {
-                        affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-                    }
                     self.by_policy(ask, (&snapshot, began), (scratch, signals), dice)
                 }
             }
@@ -204,9 +201,12 @@ impl Director {
         &self,
         ask: Ask<'_>,
         (snapshot, began): (&Snapshot, Instant),
-        (scratch, signals): (&mut Scratch, &Signals),
+        (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
+        if let Some(affinity) = &self.affinity {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
+        }
         let Ask { request, model, .. } = ask;
         let cx = PickContext { request, model, snapshot, signals, now: began };
         let late =

@@ -42,8 +42,8 @@ pub struct Hashing {
     links: Vec<u64>,
     /// The block that is not yet full.
     open: Vec<u8>,
-    /// The prompt is read as far as it counts.
-    done: bool,
+    /// Another prompt of the batch has begun.
+    ended: bool,
 }
 
 impl Hashing {
@@ -57,7 +57,7 @@ impl Hashing {
             limit: settings.chain_limit,
             links: Vec::new(),
             open: Vec::new(),
-            done: settings.chain_limit == 0,
+            ended: false,
         }
     }
 
@@ -66,16 +66,15 @@ impl Hashing {
         match part {
             PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.bytes(bytes),
             PromptPart::Token(id) => self.bytes(&id.to_le_bytes()),
-            PromptPart::Next => self.done |= !self.links.is_empty() || !self.open.is_empty(),
+            PromptPart::Next => self.ended |= !self.links.is_empty() || !self.open.is_empty(),
         }
     }
 
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
     /// have no hash in common.
     pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        if !self.open.is_empty() && self.links.len() < self.limit {
-            let open = std::mem::take(&mut self.open);
-            self.link(&open);
+        if !self.open.is_empty() {
+            self.links.push(self.link(&self.open));
         }
         let key = keyed(keyed(self.seed, model), salt);
         self.links.iter_mut().for_each(|link| *link ^= key);
@@ -83,31 +82,30 @@ impl Hashing {
     }
 
     fn bytes(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.done {
-            if self.open.is_empty()
-                && let Some((block, rest)) = bytes.split_at_checked(self.block_bytes)
-            {
-                self.link(block);
-                bytes = rest;
+        while !bytes.is_empty() && !self.done() {
+            let room = self.block_bytes - self.open.len();
+            let (part, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            bytes = rest;
+            if part.len() == self.block_bytes {
+                self.links.push(self.link(part));
                 continue;
             }
-            let room = self.block_bytes - self.open.len();
-            let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-            self.open.extend_from_slice(now);
-            bytes = rest;
+            self.open.extend_from_slice(part);
             if self.open.len() == self.block_bytes {
-                let mut block = std::mem::take(&mut self.open);
-                self.link(&block);
-                block.clear();
-                self.open = block;
+                self.links.push(self.link(&self.open));
+                self.open.clear();
             }
         }
     }
 
-    fn link(&mut self, block: &[u8]) {
+    /// Whether the prompt is read as far as it counts.
+    fn done(&self) -> bool {
+        self.ended || self.links.len() >= self.limit
+    }
+
+    fn link(&self, block: &[u8]) -> u64 {
         let before = self.links.last().copied().unwrap_or(self.seed);
-        self.links.push(xxh3_64_with_seed(block, before));
-        self.done |= self.links.len() >= self.limit;
+        xxh3_64_with_seed(block, before)
     }
 }
 
