@@ -19,6 +19,7 @@ use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Event, Snapshot, State};
+use crate::prefix::Index;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::{Counters, Scraper};
 use crate::server::grpc::Service;
@@ -82,6 +83,8 @@ struct Parts {
     pool: Arc<ArcSwap<Snapshot>>,
     budget: Arc<Budget>,
     scrapes: Arc<Counters>,
+    /// None when the policy asks for none.
+    prefix: Option<Arc<Index>>,
     readiness: watch::Sender<Readiness>,
     /// Ends the taking of new streams.
     close: CancellationToken,
@@ -128,6 +131,7 @@ impl App {
             pool: Arc::default(),
             budget: Budget::new(usize::try_from(limits.body_budget).unwrap_or(usize::MAX)),
             scrapes: Arc::default(),
+            prefix: resolved.prefix.clone().map(prefix_index),
             readiness: watch::Sender::default(),
             close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
@@ -136,6 +140,7 @@ impl App {
             pool: Arc::clone(&parts.pool),
             budget: Arc::clone(&parts.budget),
             scrapes: Arc::clone(&parts.scrapes),
+            prefix: parts.prefix.clone(),
         };
         let pool_metrics =
             PoolMetrics::new(sources, &namespace, &pool).map_err(anyhow::Error::new)?;
@@ -173,6 +178,7 @@ impl App {
             snapshot: Arc::clone(&parts.pool),
             members,
             readiness: parts.readiness.clone(),
+            prefix: parts.prefix.clone(),
         };
         let state = State::new(self.flags.scrape.metrics_staleness_threshold);
         tasks.run(Plane::Control, "pool", publish(state, queue, published));
@@ -284,9 +290,16 @@ impl App {
             destination_list: resolved.destinations == Destinations::Multi,
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
         };
-        let director = Arc::new(Director::new(pool, resolved.profile, metrics, how));
-        Picker { director, settings: Arc::new(settings) }
+        let mut director = Director::new(pool, resolved.profile, metrics, how);
+        if let Some(prefix) = &parts.prefix {
+            director = director.with_prefix(Arc::clone(prefix));
+        }
+        Picker { director: Arc::new(director), settings: Arc::new(settings) }
     }
+}
+
+fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {
+    Arc::new(Index::new(settings, fastrand::u64(..)))
 }
 
 /// Reads the configuration that the flags name, and logs its warnings.

@@ -14,10 +14,15 @@ use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
 use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
+use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
 use crate::schedule::registry::Empty;
-use crate::schedule::{Fault, Limits, PickContext, Profile, Refusal, Scratch, least};
+use crate::schedule::{Fault, Limits, PickContext, Profile, Refusal, Scratch, Signals, least};
+
+use self::affinity::Affinity;
+
+mod affinity;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
@@ -53,6 +58,8 @@ impl FromStr for FailureMode {
 pub struct Ask<'a> {
     /// The body as it was read; the default when there was none to read.
     pub request: &'a Parsed,
+    /// The prompt's block hashes by [`Director::hashing`]; empty when there is no prompt or nobody asks for it.
+    pub chain: &'a Chain,
     /// The request has no body: any endpoint will do, the least loaded is taken.
     pub bodyless: bool,
     /// The model to ask the server for; none when the API names no model.
@@ -79,7 +86,7 @@ pub struct Decision {
 /// How much knowledge a choice rests on, best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rung {
-    /// The configured policy with fresh signals.
+    /// The configured policy with fresh signals; what endpoints have in their caches is an estimate.
     Policy,
     /// Only what this process has in flight: signals are lost, or the deadline was missed.
     LoadOnly,
@@ -105,6 +112,8 @@ pub struct Director {
     profile: Profile,
     metrics: Arc<Metrics>,
     settings: Settings,
+    /// None when no plugin needs it.
+    affinity: Option<Affinity>,
 }
 
 /// How the director decides.
@@ -122,7 +131,7 @@ pub struct Settings {
 
 thread_local! {
     /// One decision at a time runs on a thread: there is no await between its begin and its end.
-    static SCRATCH: RefCell<Scratch> = RefCell::default();
+    static BUFFERS: RefCell<(Scratch, Signals)> = RefCell::default();
 }
 
 impl Director {
@@ -133,7 +142,26 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, profile, metrics, settings }
+        Self { pool, profile, metrics, settings, affinity: None }
+    }
+
+    /// Lets decisions know, and add to, what endpoints have in their caches.
+    #[must_use]
+    pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
+        self.affinity = Some(Affinity::new(index, &self.metrics));
+        self
+    }
+
+    /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
+    pub fn hashing(&self) -> Option<Hashing> {
+        Some(self.affinity.as_ref()?.hashing())
+    }
+
+    /// Another endpoint than the chosen one has computed a prompt.
+    pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
+        if let Some(affinity) = &self.affinity {
+            affinity.placed(endpoint, chain);
+        }
     }
 
     /// Where metrics go.
@@ -158,13 +186,15 @@ impl Director {
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
         let (snapshot, began) = (self.pool.load(), (self.settings.clock)());
-        let decision = SCRATCH.with_borrow_mut(|scratch| {
+        let decision = BUFFERS.with_borrow_mut(|(scratch, signals)| {
             ask.subset.candidates(&snapshot, &mut scratch.candidates);
             match (scratch.candidates.is_empty(), snapshot.synced(), ask.bodyless) {
                 (true, false, _) => Err(Rejection::NotSynced),
                 (true, true, _) => Err(Rejection::NoEndpoints),
                 (false, _, true) => self.least_loaded(&snapshot, began, scratch, dice),
-                (false, _, false) => self.by_policy(ask, (&snapshot, began), scratch, dice),
+                (false, _, false) => {
+                    self.by_policy(ask, (&snapshot, began), (scratch, signals), dice)
+                }
             }
         });
         let took = (self.settings.clock)().saturating_duration_since(began);
@@ -176,10 +206,14 @@ impl Director {
         &self,
         ask: Ask<'_>,
         (snapshot, began): (&Snapshot, Instant),
-        scratch: &mut Scratch,
+        (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
-        let cx = PickContext { request: ask.request, model: ask.model, snapshot, now: began };
+        if let Some(affinity) = &self.affinity {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
+        }
+        let Ask { request, model, .. } = ask;
+        let cx = PickContext { request, model, snapshot, signals, now: began };
         let late =
             || (self.settings.clock)().saturating_duration_since(began) > self.settings.deadline;
         let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
@@ -189,10 +223,16 @@ impl Director {
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
         self.count(rung, &pass.faults);
-        let tokens = ask.request.prompt_tokens;
+        let chosen = scratch.chosen().next();
+        let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
+        let tokens = request.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
         decision.in_flight = charged(decision.in_flight, cx);
+        if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
+            affinity.count(endpoint, &signals.prefix);
+            affinity.placed(endpoint, ask.chain);
+        }
         decision.faults = pass.faults;
         if self.settings.scores && pass.by_policy && !self.profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
@@ -253,11 +293,11 @@ impl Rung {
         }
     }
 
-    /// 0 for the best, more for less knowledge.
+    /// 0 for the best, exact knowledge of caches; more for less knowledge.
     fn depth(self) -> i64 {
         match self {
-            Self::Policy => 0,
-            Self::LoadOnly => 1,
+            Self::Policy => 1,
+            Self::LoadOnly => 2,
         }
     }
 }

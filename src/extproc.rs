@@ -21,7 +21,8 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::director::{Ask, Decision, Director, FailureMode, Rejection};
-use crate::pool::Subset;
+use crate::pool::{Endpoint, Subset};
+use crate::prefix::Chain;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
@@ -109,6 +110,8 @@ pub struct Exchange {
     subset: Subset,
     phase: Phase,
     answer: Answer,
+    /// Of the prompt that was placed.
+    chain: Chain,
     /// Bounded by what one message can cause: a body at most, cut into pieces.
     replies: VecDeque<ProcessingResponse>,
     /// What the held body and the replies made of it take of the budget.
@@ -133,6 +136,7 @@ impl Exchange {
             subset: Subset::All,
             phase: Phase::Headers,
             answer: Answer::default(),
+            chain: Chain::default(),
             replies: VecDeque::new(),
             share,
             account,
@@ -169,6 +173,7 @@ impl Exchange {
         let Phase::Deciding { asked, target, .. } = &self.phase else { return None };
         Some(Ask {
             request: &asked.parsed,
+            chain: &asked.chain,
             bodyless: asked.bodyless,
             model: target.as_deref().or_else(|| asked.model()),
             subset: &self.subset,
@@ -254,7 +259,7 @@ impl Exchange {
         if let Some(endpoint) =
             metadata::served(metadata).and_then(|address| self.director.endpoint_at(address))
         {
-            self.account.served_by(endpoint);
+            self.served_by(&endpoint);
         }
         if self.settings.ignore_subset {
             return;
@@ -264,6 +269,13 @@ impl Exchange {
                 self.anomaly("subset_hint");
             }
             self.subset = hint.subset;
+        }
+    }
+
+    /// Another endpoint than the chosen one may answer: it has the charge and the prompt then.
+    fn served_by(&mut self, endpoint: &Arc<Endpoint>) {
+        if self.account.served_by(endpoint) {
+            self.director.served(endpoint, &self.chain);
         }
     }
 

@@ -15,7 +15,7 @@
 //!  ───────────│───────────────────────────────────│──────────────────────────────────────
 //!         pool::State ──▶ Snapshot ──▶ director ◀─▶ extproc        core: pure, synchronous
 //!                                         │           │
-//!                                     schedule     request
+//!                                 schedule, prefix  request
 //! ```
 //!
 //! # The ladder
@@ -33,6 +33,7 @@
 //! | [`extproc`] | yes | the protocol as a state machine |
 //! | [`director`] | yes | the path of one request to its decision |
 //! | [`schedule`] | yes | filters, scorers, pickers, and the table of them |
+//! | [`prefix`] | yes | who has which part of a prompt in its cache |
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
@@ -44,12 +45,13 @@
 //! # Life of a request
 //!
 //! 1. [`server::grpc`] polls the stream; a message goes to the exchange ([`extproc::Exchange::receive`]).
-//! 2. Headers are read once; the body is held as slices of the receive buffer and scanned as it arrives
-//!    ([`request::Scan`]).
+//! 2. Headers are read once; the body is held as slices of the receive buffer, and scanned and hashed as it arrives
+//!    ([`request::Scan`], [`prefix::Hashing`]).
 //! 3. At the end of the body the exchange asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it
-//!    by the gateway's subset and runs the [`schedule::Profile`]: filters, weighted scorers, picker.
-//! 4. The chosen endpoint is charged ([`pool::InFlight`]), and the exchange replies: headers as a difference, the body as
-//!    it came.
+//!    by the gateway's subset, finds who has how much of the prompt ([`prefix::Index`]) and runs the
+//!    [`schedule::Profile`]: filters, weighted scorers, picker.
+//! 4. The chosen endpoint is charged ([`pool::InFlight`]) and counts as having the prompt, and the exchange replies:
+//!    headers as a difference, the body as it came.
 //! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`]).
 //! 6. When the stream is gone, however it went, the charge is released and the request counted under one outcome.
 //!
@@ -75,6 +77,7 @@ pub mod discovery;
 pub mod extproc;
 pub mod metrics;
 pub mod pool;
+pub mod prefix;
 pub mod request;
 pub mod schedule;
 pub mod scrape;

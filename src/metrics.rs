@@ -13,11 +13,14 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+use self::prefix::PrefixFamilies;
+pub use self::prefix::PrefixMatches;
 pub use self::series::{Labels, Series};
 use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
 
 mod buckets;
+mod prefix;
 mod series;
 mod streams;
 
@@ -28,6 +31,7 @@ pub struct Metrics {
     families: Vec<Desc>,
     requests: RequestFamilies,
     series: SeriesCache,
+    prefix: PrefixFamilies,
     /// Time from the request's headers to the answer to its body.
     pub request_processing: Histogram,
     /// Time of a decision, without waiting.
@@ -69,6 +73,7 @@ impl Metrics {
         let metrics = Self {
             requests: RequestFamilies::new(&new)?,
             series: SeriesCache::default(),
+            prefix: PrefixFamilies::new(&new)?,
             request_processing: new.histogram(
                 "llm_d_epp_request_processing_duration_seconds",
                 "Time from the headers of a request to the answer to its body.",
@@ -101,7 +106,7 @@ impl Metrics {
             )?,
             rung: new.gauge(
                 "lodesman_decision_rung",
-                "Rung of the newest decision: 0 policy, 1 load only.",
+                "Rung of the newest decision: 0 exact prefix, 1 approximate prefix or another policy, 2 load only, 3 random.",
             )?,
             fallback_served: new.counter(
                 "lodesman_fallback_served_total",
@@ -125,6 +130,11 @@ impl Metrics {
     /// The cells of one set of labels, made on first use. Labels beyond the cap are `other`.
     pub fn series(&self, labels: &Labels<'_>) -> Arc<Series> {
         self.series.find(labels, &self.requests)
+    }
+
+    /// The cells of the prefix index of a configured instance.
+    pub fn prefix(&self, name: &str) -> PrefixMatches {
+        self.prefix.of(name)
     }
 
     /// Counts a decision that rests on less than the policy.

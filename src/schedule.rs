@@ -2,7 +2,7 @@
 //!
 //! A [`Profile`] is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
 //! goes to the picker. Plugins are rows of the table [`registry::PLUGINS`]; each is one file under `filter/`,
-//! `scorer/` or `picker/`. A plugin that panics is left out of the pass, never of the process.
+//! `scorer/`, `picker/` or `producer/`. A plugin that panics is left out of the pass, never of the process.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -10,14 +10,18 @@ use std::time::Instant;
 use crate::pool::{Slot, Snapshot};
 use crate::request::Parsed;
 
+pub use self::producer::{Producer, Product};
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
+pub use self::signals::{Needs, Signals};
 
 pub(crate) mod capability;
 pub mod picker;
+pub mod producer;
 pub mod profile;
 pub mod readings;
 pub mod registry;
 pub mod scorer;
+pub mod signals;
 
 /// What a plugin may look at.
 #[derive(Clone, Copy, Debug)]
@@ -28,6 +32,8 @@ pub struct PickContext<'a> {
     pub model: Option<&'a str>,
     /// The pool; the same for all plugins of a decision.
     pub snapshot: &'a Snapshot,
+    /// What was found out about the request; what no configured plugin needs is empty.
+    pub signals: &'a Signals,
     /// When the decision began.
     pub now: Instant,
 }

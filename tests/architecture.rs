@@ -11,10 +11,15 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     ("metrics", Kind::Core, &[]),
     ("pool", Kind::Core, &[]),
     ("request", Kind::Core, &[]),
-    ("schedule", Kind::Core, &["pool", "request"]),
-    ("director", Kind::Core, &["metrics", "pool", "request", "schedule"]),
-    ("extproc", Kind::Core, &["wire", "metrics", "pool", "request", "schedule", "director"]),
-    ("config", Kind::Shell, &["request", "schedule", "director"]),
+    ("prefix", Kind::Core, &["pool", "request"]),
+    ("schedule", Kind::Core, &["pool", "request", "prefix"]),
+    ("director", Kind::Core, &["metrics", "pool", "request", "prefix", "schedule"]),
+    (
+        "extproc",
+        Kind::Core,
+        &["wire", "metrics", "pool", "request", "prefix", "schedule", "director"],
+    ),
+    ("config", Kind::Shell, &["request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
     ("sim", Kind::Shell, &[]),
     ("telemetry", Kind::Shell, &["config"]),
@@ -27,6 +32,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
         &[
             "metrics",
             "pool",
+            "prefix",
             "schedule",
             "director",
             "extproc",
@@ -221,7 +227,7 @@ fn every_plugin_file_is_in_the_table() {
     let sources = sources();
     let table = &sources.iter().find(|source| source.path == "schedule/registry.rs").unwrap().text;
     let mut count = 0;
-    for kind in ["filter", "scorer", "picker"] {
+    for kind in ["filter", "scorer", "picker", "producer"] {
         let folder = format!("schedule/{kind}/");
         for file in sources.iter().filter_map(|source| source.path.strip_prefix(&folder)) {
             let row = format!("{kind}::{}::PLUGIN", file.trim_end_matches(".rs"));

@@ -9,11 +9,15 @@ use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts};
 
 use crate::extproc::Budget;
 use crate::pool::{Endpoint, Reading, Slot, Snapshot};
+use crate::prefix::Index;
 use crate::scrape::Counters;
 use crate::server::clock;
 
 /// The reference's name of the plugin that counts requests in flight.
 const PRODUCER: &str = "inflight-load-producer";
+
+/// The reference's type of the plugin that remembers prefixes.
+const PREFIX: &str = "approx-prefix-cache-producer";
 
 /// The reference's name of the plugin that reads metrics pages.
 const SOURCE: &str = "metrics-data-source";
@@ -33,6 +37,8 @@ pub(super) struct PoolMetrics {
     staleness: GaugeVec,
     body_bytes: IntGauge,
     scrapes: Arc<Counters>,
+    prefix: Option<Arc<Index>>,
+    prefix_size: IntGaugeVec,
     poll_errors: IntCounterVec,
     scrape_errors: IntCounterVec,
 }
@@ -46,6 +52,8 @@ pub(super) struct Sources {
     pub(super) budget: Arc<Budget>,
     /// Failures of the scraper.
     pub(super) scrapes: Arc<Counters>,
+    /// Who has which prefix.
+    pub(super) prefix: Option<Arc<Index>>,
 }
 
 /// Requests and prompt tokens in flight.
@@ -75,7 +83,7 @@ impl PoolMetrics {
     /// # Errors
     /// When a label is malformed, which a test excludes.
     pub(super) fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
-        let Sources { pool, budget, scrapes } = sources;
+        let Sources { pool, budget, scrapes, prefix } = sources;
         let ours = |metric: &str, help: &str| {
             Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name)
         };
@@ -112,9 +120,17 @@ impl PoolMetrics {
                 ours("lodesman_scrape_errors_total", "Failed reads of a metrics page."),
                 &["reason"],
             )?,
+            prefix_size: IntGaugeVec::new(
+                Opts::new(
+                    "llm_d_epp_prefix_indexer_size",
+                    "Blocks in the prefix index, over all endpoints.",
+                ),
+                &["plugin_name", "plugin_type"],
+            )?,
             pool,
             budget,
             scrapes,
+            prefix,
             name: name.to_owned(),
         })
     }
@@ -147,8 +163,13 @@ impl PoolMetrics {
     fn vectors(&self) -> Vec<&dyn Collector> {
         let [requests, tokens] = &self.in_flight;
         let pool: [&dyn Collector; 4] = [requests, tokens, &self.queue, &self.ready];
-        let more: [&dyn Collector; 4] =
-            [&self.staleness, &self.body_bytes, &self.poll_errors, &self.scrape_errors];
+        let more: [&dyn Collector; 5] = [
+            &self.staleness,
+            &self.body_bytes,
+            &self.poll_errors,
+            &self.scrape_errors,
+            &self.prefix_size,
+        ];
         let spreads = self.spreads.iter().flat_map(|spread| [&spread.mean, &spread.deviation]);
         let spreads = spreads.map(|gauge| gauge as &dyn Collector);
         pool.into_iter().chain(more).chain(spreads).collect()
@@ -177,6 +198,11 @@ impl Collector for PoolMetrics {
         queue.set(&self.name, &snapshot, |slot| snapshot.waiting(slot, now));
         running.set(&self.name, &snapshot, |slot| snapshot.running(slot, now));
         self.failures();
+        if let Some(prefix) = &self.prefix {
+            let labels = [&*prefix.settings().name, PREFIX];
+            let blocks = i64::try_from(prefix.len()).unwrap_or(i64::MAX);
+            self.prefix_size.with_label_values(&labels).set(blocks);
+        }
         let ready = i64::try_from(snapshot.ready().len()).unwrap_or(i64::MAX);
         self.ready.with_label_values(&[&self.name]).set(ready);
         self.body_bytes.set(i64::try_from(self.budget.used()).unwrap_or(i64::MAX));
@@ -260,8 +286,12 @@ before the answer ended), `unobserved` (the end of the answer was not ours to se
     #[test]
     fn the_manual_lists_every_family() {
         let metrics = Metrics::new("ns", "pool", true).unwrap();
-        let sources =
-            Sources { pool: Arc::default(), budget: Budget::new(1), scrapes: Arc::default() };
+        let sources = Sources {
+            pool: Arc::default(),
+            budget: Budget::new(1),
+            scrapes: Arc::default(),
+            prefix: None,
+        };
         let pool = PoolMetrics::new(sources, "ns", "pool").unwrap();
         let mut rows: Vec<_> = metrics.families().iter().chain(pool.desc()).collect();
         rows.sort_by(|a, b| a.fq_name.cmp(&b.fq_name));

@@ -11,6 +11,7 @@ use tokio::time::sleep_until;
 
 use crate::pool::readiness::{Readiness, SCRAPE_GRACE, Stage};
 use crate::pool::{Change, Event, Snapshot, State};
+use crate::prefix::Index;
 use crate::server::clock;
 
 /// Events that may wait: when it is full, scrapes are dropped and sources wait.
@@ -28,6 +29,8 @@ pub(super) struct Published {
     pub(super) members: watch::Sender<Arc<Snapshot>>,
     /// How far the view of the pool has come.
     pub(super) readiness: watch::Sender<Readiness>,
+    /// Forgets the endpoints that leave.
+    pub(super) prefix: Option<Arc<Index>>,
 }
 
 /// Applies events until their senders are gone.
@@ -73,6 +76,9 @@ impl Published {
         let scraped = snapshot.ready().iter().all(|&slot| snapshot.scrape_age(slot, now).is_some());
         self.snapshot.store(Arc::clone(&snapshot));
         if change == Change::Members {
+            if let Some(prefix) = &self.prefix {
+                prefix.keep(|id| snapshot.by_id(id).is_some());
+            }
             self.members.send_replace(snapshot);
         }
         let listed = listed?;
@@ -122,8 +128,12 @@ mod tests {
         let snapshot = Arc::new(ArcSwap::from_pointee(Snapshot::default()));
         let (ready, readiness) = watch::channel(Readiness::default());
         let (sender, members) = watch::channel(Arc::new(Snapshot::default()));
-        let published =
-            Published { snapshot: Arc::clone(&snapshot), members: sender, readiness: ready };
+        let published = Published {
+            snapshot: Arc::clone(&snapshot),
+            members: sender,
+            readiness: ready,
+            prefix: None,
+        };
         let task = publish(State::new(Duration::from_secs(2)), queue, published);
         (Rig { events, snapshot, readiness, members }, task)
     }

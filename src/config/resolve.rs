@@ -12,6 +12,7 @@ use crate::config::problem::{Problem, Severity};
 use crate::config::reader::Readable;
 use crate::config::sources::Sources;
 use crate::director::FailureMode;
+use crate::prefix::Settings;
 use crate::request::Parsers;
 use crate::schedule::Profile;
 use crate::schedule::registry::{Build, Plugin, find};
@@ -19,6 +20,7 @@ use crate::schedule::registry::{Build, Plugin, find};
 use self::instances::{Instances, Kind};
 
 mod instances;
+mod prefix;
 mod profile;
 mod reference;
 mod signals;
@@ -35,6 +37,8 @@ const GATES: [(&str, bool); 2] = [("flowControl", false), ("haPopulateNonLeaderD
 pub struct Resolved {
     /// How an endpoint is chosen.
     pub profile: Profile,
+    /// The prefix index that the profile asks for; none when it asks for none.
+    pub prefix: Option<Settings>,
     /// Which requests are read.
     pub parsers: Parsers,
     /// The file that endpoints come from instead of Kubernetes.
@@ -83,6 +87,9 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     gates(&file.feature_gates, &mut problems);
     let instances = Instances::of(&file.plugins, tables, &mut problems);
     let profile = profile::resolve(file, &instances, tables, &mut problems);
+    let prefix = profile
+        .as_ref()
+        .and_then(|profile| prefix::resolve(profile, &instances, tables, &mut problems));
     let parsers = parsers(file, &instances, tables, &mut problems);
     let sources = signals::resolve(&file.data_layer, &instances, &mut problems);
     let discovery = discovery(file.data_layer.discovery.as_ref(), &instances, &mut problems);
@@ -90,6 +97,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
         Some(profile) if problems.iter().all(|problem| problem.severity == Severity::Warning) => {
             Ok(Resolved {
                 profile,
+                prefix,
                 parsers,
                 discovery,
                 sources,

@@ -35,7 +35,7 @@ fn refused(text: &str, expected: &Expect) {
 
 #[test]
 fn without_a_file_or_without_plugins_the_default_policy_holds() {
-    let default = "queue-scorer 2, kv-cache-utilization-scorer 2, lora-affinity-scorer 3, active-request-scorer 2, max-score-picker";
+    let default = "queue-scorer 2, kv-cache-utilization-scorer 2, lora-affinity-scorer 3, prefix-cache-scorer 3, active-request-scorer 2, max-score-picker";
     let none = load(None, &[PLUGINS]).unwrap();
     assert_eq!((profile(&none).as_str(), none.warnings), (default, vec![]));
     assert_eq!(
@@ -116,7 +116,7 @@ plugins:
 - type: queue-scoer
 - type: max-score-picker
   parameters: {maxNumOfEndpoints: 0, sort: true}
-- type: prefix-cache-scorer
+- type: session-affinity-scorer
 - {name: 7, type: queue-scorer}
 - name: nameless
 - {type: random-picker, weight: 2}
@@ -152,7 +152,7 @@ fn all_problems_are_reported_at_once_by_line() {
             epp.yaml:4: pluginz: unknown field `pluginz` (did you mean `plugins`?)
             epp.yaml:6: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
             epp.yaml:8: plugins[1].parameters: unknown field `sort`, expected `maxNumOfEndpoints`
-            epp.yaml:9: plugins[2].type: plugin type `prefix-cache-scorer` is not supported yet
+            epp.yaml:9: plugins[2].type: plugin type `session-affinity-scorer` is not supported yet
             epp.yaml:10: plugins[3].name: invalid type: integer `7`, expected a string
             epp.yaml:11: plugins[4].type: is missing
             epp.yaml:12: plugins[5].weight: unknown field `weight`

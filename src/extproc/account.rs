@@ -108,14 +108,16 @@ impl Account {
         self.ended = Some(outcome);
     }
 
-    /// Another endpoint than the chosen one answers.
-    pub(in crate::extproc) fn served_by(&mut self, endpoint: Arc<Endpoint>) {
-        let Some(placed) = &mut self.placed else { return };
-        if placed.endpoint.id != endpoint.id {
+    /// This endpoint answers; true when another one was charged so far.
+    pub(in crate::extproc) fn served_by(&mut self, endpoint: &Arc<Endpoint>) -> bool {
+        let Some(placed) = &mut self.placed else { return false };
+        let another = placed.endpoint.id != endpoint.id;
+        if another {
             placed.in_flight.move_to(&endpoint.live);
-            placed.endpoint = endpoint;
+            placed.endpoint = Arc::clone(endpoint);
             self.metrics.fallback_served.inc();
         }
+        another
     }
 
     /// The headers of the answer arrived.

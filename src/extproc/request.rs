@@ -11,6 +11,7 @@ use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::InFlight;
+use crate::prefix::{Chain, Hashing};
 use crate::request::{Api, Parsed, Parsers, Reading as Read, Scan, rewrite};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
 
@@ -35,6 +36,8 @@ pub(in crate::extproc) enum Phase {
 #[derive(Debug)]
 pub(in crate::extproc) struct Reading {
     scan: Scan,
+    /// None when nobody asks for the prompt's hashes.
+    hashing: Option<Hashing>,
     pieces: Vec<Bytes>,
     len: usize,
 }
@@ -43,6 +46,8 @@ pub(in crate::extproc) struct Reading {
 #[derive(Debug)]
 pub(in crate::extproc) struct Asked {
     pub(in crate::extproc) parsed: Parsed,
+    /// Of the prompt; empty when there is none.
+    pub(in crate::extproc) chain: Chain,
     pub(in crate::extproc) bodyless: bool,
     pieces: Vec<Bytes>,
     len: usize,
@@ -66,6 +71,15 @@ impl Phase {
     /// Whether a body is held for the decision.
     pub(in crate::extproc) fn holds_body(&self) -> bool {
         matches!(self, Self::Body(_) | Self::Deciding { .. })
+    }
+}
+
+impl Reading {
+    fn read(&mut self, piece: &[u8]) {
+        match &mut self.hashing {
+            Some(hashing) => self.scan.feed(piece, &mut |part| hashing.feed(part)),
+            None => self.scan.feed(piece, &mut |_| {}),
+        }
     }
 }
 
@@ -144,6 +158,7 @@ impl Exchange {
     fn unread(&mut self, ended: Ended) {
         let asked = Asked {
             parsed: Parsed::default(),
+            chain: Chain::default(),
             bodyless: ended == Ended::Headers,
             pieces: Vec::new(),
             len: 0,
@@ -157,7 +172,8 @@ impl Exchange {
 
     fn reading(&self) -> Reading {
         let scan = if self.head.encoded { Scan::opaque() } else { Scan::new(self.api) };
-        Reading { scan, pieces: Vec::new(), len: 0 }
+        let hashing = self.director.hashing().filter(|_| !self.observed);
+        Reading { scan, hashing, pieces: Vec::new(), len: 0 }
     }
 
     fn read(&mut self, piece: Bytes, end_of_stream: bool) {
@@ -170,7 +186,7 @@ impl Exchange {
         if !self.observed && !self.share.grow(piece.len()) {
             return self.refuse(&Refusal::BudgetSpent);
         }
-        reading.scan.feed(&piece, &mut |_| {});
+        reading.read(&piece);
         if !self.observed && !piece.is_empty() {
             reading.pieces.push(piece);
         }
@@ -185,7 +201,7 @@ impl Exchange {
     /// The body is read as far as it will be.
     fn finish(&mut self, reading: Reading, ended: Ended) {
         let truncated = ended == Ended::Open && self.modes().request == BodyMode::BufferedPartial;
-        let Reading { scan, pieces, len } = reading;
+        let Reading { scan, hashing, pieces, len } = reading;
         let lenient = truncated || self.observed;
         let parsed = if lenient { Ok(scan.finish_truncated()) } else { scan.finish() };
         let parsed = match parsed {
@@ -195,7 +211,12 @@ impl Exchange {
         self.api = Some(parsed.api);
         let target = self.target(&parsed);
         let unnamed = parsed.model.is_none() && target.is_none();
-        let asked = Box::new(Asked { parsed, bodyless: false, pieces, len, ended });
+        let chain = hashing.filter(|_| parsed.reading == Read::Read).map(|hashing| {
+            let named = || parsed.model.as_ref().map(|model| &*model.name);
+            hashing.end(target.as_deref().or_else(named), parsed.cache_salt.as_deref())
+        });
+        let chain = chain.unwrap_or_default();
+        let asked = Box::new(Asked { parsed, chain, bodyless: false, pieces, len, ended });
         if self.observed {
             return self.observe(&asked);
         }
@@ -226,9 +247,9 @@ impl Exchange {
             && matches!(self.phase, Phase::Body(_))
             && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
         {
-            let Reading { scan, pieces, len } = *reading;
-            let (parsed, ended) = (scan.finish_truncated(), Ended::Open);
-            self.observe(&Asked { parsed, bodyless: false, pieces, len, ended });
+            let Reading { scan, hashing: _, pieces, len } = *reading;
+            let (parsed, chain, ended) = (scan.finish_truncated(), Chain::default(), Ended::Open);
+            self.observe(&Asked { parsed, chain, bodyless: false, pieces, len, ended });
         }
     }
 
@@ -260,7 +281,8 @@ impl Exchange {
         else {
             return;
         };
-        let Asked { parsed, bodyless: _, pieces, len, ended } = *asked;
+        let Asked { parsed, chain, bodyless: _, pieces, len, ended } = *asked;
+        self.chain = chain;
         let model = parsed.model.as_ref().map(|model| model.name.clone());
         self.answer.expect(self.api, model.as_deref().zip(target.as_deref()));
         if ended != Ended::Trailers {

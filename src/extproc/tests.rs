@@ -9,6 +9,7 @@ use crate::wire::{HttpHeaders, ProcessingRequest};
 use self::rig::{CHAT, Rig};
 
 mod observed;
+mod prefix;
 mod rig;
 mod sequences;
 

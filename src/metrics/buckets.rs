@@ -104,3 +104,12 @@ pub(super) const DECISION: &[f64] = &[
 /// Seconds that a stream is open.
 pub(super) const STREAM: &[f64] =
     &[0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 600.0];
+
+/// Shares.
+pub(super) const RATIO: &[f64] = &[0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0];
+
+/// Bytes of a prompt in a cache.
+pub(super) const HIT_BYTES: &[f64] = &[
+    0.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0, 32768.0,
+    65536.0,
+];

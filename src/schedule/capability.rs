@@ -23,7 +23,7 @@ mod tests {
     use super::*;
     use crate::pool::Sample;
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     /// Positions of the candidates that are left for `model`, of those that serve these models each.
@@ -36,7 +36,13 @@ mod tests {
         let snapshot = fixture::sampled(&pool.iter().map(sample).collect::<Vec<_>>(), now);
         let mut candidates = snapshot.ready().to_vec();
         keep_servers(
-            PickContext { request: &request, model, snapshot: &snapshot, now },
+            PickContext {
+                request: &request,
+                model,
+                snapshot: &snapshot,
+                signals: &Signals::default(),
+                now,
+            },
             &mut candidates,
         );
         candidates.iter().map(|slot| slot.index()).collect()

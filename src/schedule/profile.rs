@@ -115,6 +115,13 @@ pub enum Refusal {
 }
 
 impl Profile {
+    /// The names of its plugins, in the order in which they run.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        let filters = self.filters.iter().map(|step| &*step.name);
+        let scorers = self.scorers.iter().map(|step| &*step.name);
+        filters.chain(scorers).chain([&*self.picker.name])
+    }
+
     /// Chooses among `scratch.candidates`.
     ///
     /// # Errors

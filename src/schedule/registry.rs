@@ -5,17 +5,22 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::schedule::{Filter, Picker, Scorer, picker, scorer};
+use crate::schedule::{Filter, Needs, Picker, Producer, Scorer, picker, producer, scorer};
 
 /// All plugins of this build.
 pub static PLUGINS: &[Plugin] = &[
     scorer::active_request::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::lora_affinity::PLUGIN,
+    scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
+    producer::approx_prefix_cache::PLUGIN,
+    producer::inflight_load::PLUGIN,
+    producer::token::PLUGIN,
+    producer::token::TOKENIZER,
     SINGLE_PROFILE_HANDLER,
     parser(
         "openai-parser",
@@ -33,6 +38,7 @@ pub static PLUGINS: &[Plugin] = &[
 const SINGLE_PROFILE_HANDLER: Plugin = Plugin {
     name: "single-profile-handler",
     summary: "Runs the only profile.",
+    needs: Needs::NONE,
     build: Build::SingleProfileHandler,
 };
 
@@ -43,6 +49,8 @@ pub struct Plugin {
     pub name: &'static str,
     /// One sentence for the manual.
     pub summary: &'static str,
+    /// What it reads beside the pool and the request.
+    pub needs: Needs,
     /// What it is and how it is made.
     pub build: Build,
 }
@@ -56,6 +64,8 @@ pub enum Build {
     Scorer(fn(Parameters) -> Result<Box<dyn Scorer>, BadParameters>),
     /// Chooses.
     Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
+    /// Settings of where a signal comes from.
+    Producer(fn(Parameters) -> Result<Producer, BadParameters>),
     /// The handler of a single profile; takes no parameters.
     SingleProfileHandler,
     /// A request parser.
@@ -94,7 +104,7 @@ pub fn parameters<T: DeserializeOwned>(raw: Parameters) -> Result<T, BadParamete
 }
 
 const fn parser(name: &'static str, summary: &'static str) -> Plugin {
-    Plugin { name, summary, build: Build::Parser }
+    Plugin { name, summary, needs: Needs::NONE, build: Build::Parser }
 }
 
 #[cfg(test)]
@@ -103,7 +113,7 @@ mod tests {
     use super::*;
     use crate::pool::Sample;
     use crate::request::{Parsed, Parsers};
-    use crate::schedule::{PickContext, fixture};
+    use crate::schedule::{PickContext, Signals, fixture};
     use crate::server::clock;
 
     #[test]
@@ -122,7 +132,7 @@ mod tests {
 
     #[test]
     fn every_scorer_stays_in_range_on_any_pool() {
-        let (now, request) = (clock::now(), Parsed::default());
+        let (now, request, signals) = (clock::now(), Parsed::default(), Signals::default());
         let full = Sample {
             waiting: Some(1e9),
             running: Some(1e9),
@@ -140,7 +150,8 @@ mod tests {
             let scorer = build(Parameters::Null).expect("defaults are good");
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
-                let cx = PickContext { request: &request, model: None, snapshot, now };
+                let signals = &signals;
+                let cx = PickContext { request: &request, model: None, snapshot, signals, now };
                 scorer.score(cx, snapshot.ready(), &mut rated);
                 assert!(rated.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
             }
@@ -155,6 +166,7 @@ mod tests {
                 Build::Filter(build, _) => build(raw).err(),
                 Build::Scorer(build) => build(raw).err(),
                 Build::Picker(build) => build(raw).err(),
+                Build::Producer(build) => build(raw).err(),
                 Build::SingleProfileHandler | Build::Parser => continue,
             };
             assert!(error.is_some_and(|error| error.0.contains("nonsense")), "{}", plugin.name);

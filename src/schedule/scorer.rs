@@ -3,5 +3,6 @@
 pub(in crate::schedule) mod active_request;
 pub(in crate::schedule) mod kv_cache_utilization;
 pub(in crate::schedule) mod lora_affinity;
+pub(in crate::schedule) mod prefix_cache;
 pub(in crate::schedule) mod queue;
 pub(in crate::schedule) mod running_requests;

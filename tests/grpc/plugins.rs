@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lodesman::pool::Slot;
 use lodesman::schedule::registry::{Build, Empty, Plugin};
-use lodesman::schedule::{Filter, PickContext, Picker, Scorer};
+use lodesman::schedule::{Filter, Needs, PickContext, Picker, Scorer};
 use lodesman_e2e::wait::now;
 
 /// How long the slow scorer blocks: four times the deadline of a decision.
@@ -22,7 +22,7 @@ pub(crate) static TABLE: &[Plugin] = &[
 ];
 
 const fn plugin(name: &'static str, build: Build) -> Plugin {
-    Plugin { name, summary: "For tests.", build }
+    Plugin { name, summary: "For tests.", needs: Needs::NONE, build }
 }
 
 #[derive(Debug)]

@@ -7,6 +7,7 @@ use crate::config::resolve::FileDiscovery;
 use crate::config::resolve::reference::NOT_YET;
 use crate::config::sources::{Source, TYPES};
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
+use crate::schedule::{Producer, Product};
 
 /// The source of endpoints that is no plugin of the scheduling table.
 const FILE_DISCOVERY: &str = "file-discovery";
@@ -32,6 +33,8 @@ pub(super) struct Instance<'a> {
     pub(super) discovery: Option<FileDiscovery>,
     /// What it reads of endpoints, where it is a source of signals or reads one.
     pub(super) source: Option<Source>,
+    /// What it produces, where it is a producer.
+    pub(super) product: Option<Product>,
     type_name: &'a str,
 }
 
@@ -75,6 +78,7 @@ impl<'a> Instances<'a> {
                 parameters: &spec.parameters,
                 discovery: None,
                 source: None,
+                product: None,
                 type_name,
             };
             instance.check(problems);
@@ -114,6 +118,7 @@ impl<'a> Instance<'a> {
                 Build::Filter(build, _) => build(raw).map(drop),
                 Build::Scorer(build) => build(raw).map(drop),
                 Build::Picker(build) => build(raw).map(drop),
+                Build::Producer(build) => build(raw).map(|made| self.produces(made, problems)),
                 // The reference lets these ignore their parameters.
                 Build::SingleProfileHandler | Build::Parser => Ok(()),
             },
@@ -127,6 +132,12 @@ impl<'a> Instance<'a> {
         if let Err(BadParameters(message)) = built {
             problems.push(Problem::error(format!("plugins[{}].parameters", self.at), message));
         }
+    }
+
+    fn produces(&mut self, made: Producer, problems: &mut Vec<Problem>) {
+        let path = || format!("plugins[{}]", self.at);
+        problems.extend(made.warnings.into_iter().map(|text| Problem::warning(path(), text)));
+        self.product = Some(made.product);
     }
 }
 

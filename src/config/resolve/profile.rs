@@ -11,10 +11,11 @@ use crate::schedule::registry::{Build, Parameters, Plugin, find};
 use crate::schedule::{Picker, Profile};
 
 /// The scorers of a configuration that says nothing, with their weights.
-const DEFAULT_SCORERS: [(&str, f64); 4] = [
+const DEFAULT_SCORERS: [(&str, f64); 5] = [
     ("queue-scorer", 2.0),
     ("kv-cache-utilization-scorer", 2.0),
     ("lora-affinity-scorer", 3.0),
+    ("prefix-cache-scorer", 3.0),
     ("active-request-scorer", 2.0),
 ];
 
@@ -130,7 +131,10 @@ impl<'a> Draft<'a> {
             instance.kind,
             Kind::Discovery
                 | Kind::Source
-                | Kind::Known(Plugin { build: Build::SingleProfileHandler | Build::Parser, .. })
+                | Kind::Known(Plugin {
+                    build: Build::Producer(_) | Build::SingleProfileHandler | Build::Parser,
+                    ..
+                })
         ) {
             let message = format!("`{}` has no effect in a profile", instance.name);
             problems.push(Problem::warning(path, message));
@@ -165,7 +169,7 @@ impl<'a> Draft<'a> {
             Build::Picker(build) => {
                 self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
             }
-            Build::SingleProfileHandler | Build::Parser => (),
+            Build::Producer(_) | Build::SingleProfileHandler | Build::Parser => (),
         }
     }
 

@@ -1,12 +1,13 @@
 //! Takes the endpoints with the highest scores, in random order among equals.
 
-use crate::schedule::Picker;
 use crate::schedule::picker::{HowMany, shuffled};
 use crate::schedule::registry::{Build, Plugin};
+use crate::schedule::{Needs, Picker};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "max-score-picker",
     summary: "Takes the endpoints with the highest scores, at random among equals.",
+    needs: Needs::NONE,
     build: Build::Picker(|raw| Ok(Box::new(MaxScore { count: HowMany::read(raw)? }))),
 };
 

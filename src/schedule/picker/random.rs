@@ -1,12 +1,13 @@
 //! Takes endpoints at random, whatever their scores.
 
-use crate::schedule::Picker;
 use crate::schedule::picker::{HowMany, shuffled};
 use crate::schedule::registry::{Build, Plugin};
+use crate::schedule::{Needs, Picker};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "random-picker",
     summary: "Takes endpoints at random.",
+    needs: Needs::NONE,
     build: Build::Picker(|raw| Ok(Box::new(Random { count: HowMany::read(raw)? }))),
 };
 

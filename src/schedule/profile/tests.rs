@@ -3,7 +3,7 @@ use std::cell::Cell;
 use super::*;
 use crate::pool::InFlight;
 use crate::request::Parsed;
-use crate::schedule::fixture;
+use crate::schedule::{Signals, fixture};
 use crate::server::clock;
 
 /// Scores each candidate by its slot, or panics, or writes what no scorer may.
@@ -92,7 +92,13 @@ fn pick(profile: &Profile, open: bool, late_after: u32) -> Result<(usize, Pass),
     let (snapshot, request) = (fixture::snapshot(4), Parsed::default());
     let _busy: Vec<_> = snapshot.endpoints().take(2).map(|e| InFlight::begin(&e.live, 0)).collect();
     let mut scratch = Scratch { candidates: snapshot.ready().to_vec(), ..Scratch::default() };
-    let cx = PickContext { request: &request, model: None, snapshot: &snapshot, now: clock::now() };
+    let cx = PickContext {
+        request: &request,
+        model: None,
+        snapshot: &snapshot,
+        signals: &Signals::default(),
+        now: clock::now(),
+    };
     let asked = Cell::new(0);
     let late = || {
         asked.set(asked.get() + 1);

@@ -7,11 +7,12 @@ use serde::Deserialize;
 
 use crate::pool::Slot;
 use crate::schedule::registry::{BadParameters, Build, Plugin, parameters};
-use crate::schedule::{PickContext, Scorer};
+use crate::schedule::{Needs, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "active-request-scorer",
     summary: "Prefers endpoints on which this picker has few requests in flight.",
+    needs: Needs::NONE,
     build: Build::Scorer(|raw| Ok(Box::new(parameters::<ActiveRequest>(raw)?.checked()?))),
 };
 
@@ -62,7 +63,7 @@ mod tests {
     use super::*;
     use crate::pool::InFlight;
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     fn scores(scorer: &ActiveRequest, active: &[u32]) -> Vec<f32> {
@@ -73,8 +74,13 @@ mod tests {
         };
         let _in_flight: Vec<_> = snapshot.endpoints().zip(active).map(charge).collect();
         let (request, mut rated) = (Parsed::default(), vec![0.0; active.len()]);
-        let cx =
-            PickContext { request: &request, model: None, snapshot: &snapshot, now: clock::now() };
+        let cx = PickContext {
+            request: &request,
+            model: None,
+            snapshot: &snapshot,
+            signals: &Signals::default(),
+            now: clock::now(),
+        };
         scorer.score(cx, snapshot.ready(), &mut rated);
         rated
     }

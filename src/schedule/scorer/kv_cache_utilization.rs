@@ -8,11 +8,12 @@ use serde::Deserialize;
 use crate::pool::Slot;
 use crate::schedule::readings::fill;
 use crate::schedule::registry::{Build, Plugin, parameters};
-use crate::schedule::{PickContext, Scorer};
+use crate::schedule::{Needs, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "kv-cache-utilization-scorer",
     summary: "Prefers endpoints with free KV cache.",
+    needs: Needs::NONE,
     build: Build::Scorer(|raw| Ok(Box::new(parameters::<KvCacheUtilization>(raw)?))),
 };
 
@@ -36,7 +37,7 @@ mod tests {
     use super::*;
     use crate::pool::Sample;
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     fn scores(usage: &[Option<f32>], age: Duration) -> Vec<f32> {
@@ -46,8 +47,13 @@ mod tests {
         };
         let snapshot = fixture::sampled(&usage.iter().map(sample).collect::<Vec<_>>(), read);
         let (request, mut scores) = (Parsed::default(), vec![0.0; usage.len()]);
-        let cx =
-            PickContext { request: &request, model: None, snapshot: &snapshot, now: read + age };
+        let cx = PickContext {
+            request: &request,
+            model: None,
+            snapshot: &snapshot,
+            signals: &Signals::default(),
+            now: read + age,
+        };
         KvCacheUtilization {}.score(cx, snapshot.ready(), &mut scores);
         scores
     }

@@ -10,11 +10,12 @@ use serde::Deserialize;
 use crate::pool::{Reading, Slot, Standing};
 use crate::schedule::readings::fill;
 use crate::schedule::registry::{Build, Plugin, parameters};
-use crate::schedule::{PickContext, Scorer};
+use crate::schedule::{Needs, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "lora-affinity-scorer",
     summary: "Prefers endpoints that have the LoRA adapter loaded, then those with room for it.",
+    needs: Needs::NONE,
     build: Build::Scorer(|raw| Ok(Box::new(parameters::<LoraAffinity>(raw)?))),
 };
 
@@ -57,7 +58,7 @@ mod tests {
     use super::*;
     use crate::pool::{Adapters, InFlight, Sample, Snapshot};
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     /// An endpoint of base model `llama` with two slots.
@@ -77,7 +78,7 @@ mod tests {
     fn scores(snapshot: &Snapshot, model: Option<&str>, now: Instant) -> Vec<f32> {
         let (request, mut scores) = (Parsed::default(), vec![0.0; snapshot.ready().len()]);
         LoraAffinity {}.score(
-            PickContext { request: &request, model, snapshot, now },
+            PickContext { request: &request, model, snapshot, signals: &Signals::default(), now },
             snapshot.ready(),
             &mut scores,
         );

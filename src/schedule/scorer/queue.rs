@@ -8,11 +8,12 @@ use serde::Deserialize;
 use crate::pool::Slot;
 use crate::schedule::readings::{fill, lower_is_better};
 use crate::schedule::registry::{Build, Plugin, parameters};
-use crate::schedule::{PickContext, Scorer};
+use crate::schedule::{Needs, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "queue-scorer",
     summary: "Prefers endpoints with a short waiting queue.",
+    needs: Needs::NONE,
     build: Build::Scorer(|raw| Ok(Box::new(parameters::<Queue>(raw)?))),
 };
 
@@ -35,7 +36,7 @@ mod tests {
     use super::*;
     use crate::pool::{InFlight, Sample};
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     fn waiting(n: f32) -> Sample {
@@ -49,8 +50,13 @@ mod tests {
         let _in_flight = busy.map(|endpoint| InFlight::begin(&endpoint.live, 0));
         let mut scores = vec![0.0; samples.len()];
         let request = Parsed::default();
-        let cx =
-            PickContext { request: &request, model: None, snapshot: &snapshot, now: read + age };
+        let cx = PickContext {
+            request: &request,
+            model: None,
+            snapshot: &snapshot,
+            signals: &Signals::default(),
+            now: read + age,
+        };
         Queue {}.score(cx, snapshot.ready(), &mut scores);
         scores
     }

@@ -8,11 +8,12 @@ use serde::Deserialize;
 use crate::pool::Slot;
 use crate::schedule::readings::{fill, lower_is_better};
 use crate::schedule::registry::{Build, Plugin, parameters};
-use crate::schedule::{PickContext, Scorer};
+use crate::schedule::{Needs, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "running-requests-size-scorer",
     summary: "Prefers endpoints that compute few requests.",
+    needs: Needs::NONE,
     build: Build::Scorer(|raw| Ok(Box::new(parameters::<RunningRequests>(raw)?))),
 };
 
@@ -34,7 +35,7 @@ mod tests {
     use super::*;
     use crate::pool::Sample;
     use crate::request::Parsed;
-    use crate::schedule::fixture;
+    use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
     #[test]
@@ -43,7 +44,13 @@ mod tests {
         let now = clock::now();
         let snapshot = fixture::sampled(&[running(8.0), running(2.0), running(4.0)], now);
         let (request, mut scores) = (Parsed::default(), [0.0; 3]);
-        let cx = PickContext { request: &request, model: None, snapshot: &snapshot, now };
+        let cx = PickContext {
+            request: &request,
+            model: None,
+            snapshot: &snapshot,
+            signals: &Signals::default(),
+            now,
+        };
         RunningRequests {}.score(cx, snapshot.ready(), &mut scores);
         assert!(scores[0] < scores[2] && scores[2] < scores[1], "{scores:?}");
     }

@@ -1,0 +1,63 @@
+//! The families of the prefix index.
+
+use prometheus::{Histogram, HistogramVec};
+
+use super::{Families, buckets};
+
+/// The reference's labels: the configured name and the type of the index.
+const LABELS: [&str; 2] = ["plugin_name", "plugin_type"];
+
+/// The reference's type of the index.
+const TYPE: &str = "approx-prefix-cache-producer";
+
+/// Bytes that the reference takes for a token.
+const TOKEN_BYTES: f64 = 4.0;
+
+#[derive(Debug)]
+pub(super) struct PrefixFamilies {
+    ratio: HistogramVec,
+    bytes: HistogramVec,
+}
+
+impl PrefixFamilies {
+    pub(super) fn new(new: &Families<'_>) -> prometheus::Result<Self> {
+        Ok(Self {
+            ratio: new.histograms(
+                "llm_d_epp_prefix_indexer_hit_ratio",
+                "Share of a prompt that the chosen endpoint is believed to have in its cache.",
+                buckets::RATIO,
+                &LABELS,
+            )?,
+            bytes: new.histograms(
+                "llm_d_epp_prefix_indexer_hit_bytes",
+                "Bytes of a prompt that the chosen endpoint is believed to have in its cache, 4 to the token.",
+                buckets::HIT_BYTES,
+                &LABELS,
+            )?,
+        })
+    }
+
+    pub(super) fn of(&self, name: &str) -> PrefixMatches {
+        PrefixMatches {
+            ratio: self.ratio.with_label_values(&[name, TYPE]),
+            bytes: self.bytes.with_label_values(&[name, TYPE]),
+        }
+    }
+}
+
+/// What the chosen endpoints had of the prompts.
+#[derive(Clone, Debug)]
+pub struct PrefixMatches {
+    ratio: Histogram,
+    bytes: Histogram,
+}
+
+impl PrefixMatches {
+    /// A prompt of `total` tokens went to an endpoint that is believed to have `matched` of them.
+    pub fn observe(&self, matched: u64, total: u64) {
+        if total > 0 {
+            self.ratio.observe(matched as f64 / total as f64);
+            self.bytes.observe(matched as f64 * TOKEN_BYTES);
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! Block hashes of a prompt, made while its body arrives.
+//!
+//! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
+//! with the hash before it as the seed, so equal hashes mean equal beginnings. Model and salt may stand behind the
+//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. The last
+//! block may be shorter; it is a hit only for the very same prompt.
+
+use std::fmt;
+
+use xxhash_rust::xxh3::xxh3_64_with_seed;
+
+use crate::prefix::Settings;
+use crate::request::PromptPart;
+
+/// Bytes of text that count as a token.
+const TOKEN_BYTES: usize = 4;
+
+/// The hashes of a prompt's blocks, first block first; empty when there is no prompt.
+///
+/// At most [`Settings::chain_limit`] long. `Debug` prints the length only.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Chain(Vec<u64>);
+
+impl Chain {
+    /// The hashes.
+    pub fn hashes(&self) -> &[u64] {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Chain {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Chain({} blocks)", self.0.len())
+    }
+}
+
+/// A prompt that is being hashed. Holds less than a block of its text, and 8 bytes for each block.
+pub struct Hashing {
+    seed: u64,
+    block_bytes: usize,
+    limit: usize,
+    links: Vec<u64>,
+    /// The block that is not yet full.
+    open: Vec<u8>,
+    /// Another prompt of the batch has begun.
+    ended: bool,
+}
+
+impl Hashing {
+    /// A prompt of which nothing has come. Hashes of different seeds have nothing in common: a secret seed keeps
+    /// clients from making up prompts whose hashes collide.
+    pub fn new(settings: &Settings, seed: u64) -> Self {
+        let block_tokens = usize::try_from(settings.block_tokens.get()).unwrap_or(usize::MAX);
+        Self {
+            seed,
+            block_bytes: block_tokens.saturating_mul(TOKEN_BYTES),
+            limit: settings.chain_limit,
+            links: Vec::new(),
+            open: Vec::new(),
+            ended: false,
+        }
+    }
+
+    /// Takes the next part of the prompt. Of a batch only the first prompt counts.
+    pub fn feed(&mut self, part: PromptPart<'_>) {
+        match part {
+            PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.bytes(bytes),
+            PromptPart::Token(id) => self.bytes(&id.to_le_bytes()),
+            PromptPart::Next => self.ended |= !self.links.is_empty() || !self.open.is_empty(),
+        }
+    }
+
+    /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
+    /// have no hash in common.
+    pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
+        if !self.open.is_empty() {
+            self.links.push(self.link(&self.open));
+        }
+        let key = keyed(keyed(self.seed, model), salt);
+        self.links.iter_mut().for_each(|link| *link ^= key);
+        Chain(self.links)
+    }
+
+    fn bytes(&mut self, mut bytes: &[u8]) {
+        while !bytes.is_empty() && !self.done() {
+            let room = self.block_bytes - self.open.len();
+            let (part, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            bytes = rest;
+            if part.len() == self.block_bytes {
+                self.links.push(self.link(part));
+                continue;
+            }
+            self.open.extend_from_slice(part);
+            if self.open.len() == self.block_bytes {
+                self.links.push(self.link(&self.open));
+                self.open.clear();
+            }
+        }
+    }
+
+    /// Whether the prompt is read as far as it counts.
+    fn done(&self) -> bool {
+        self.ended || self.links.len() >= self.limit
+    }
+
+    fn link(&self, block: &[u8]) -> u64 {
+        let before = self.links.last().copied().unwrap_or(self.seed);
+        xxh3_64_with_seed(block, before)
+    }
+}
+
+impl fmt::Debug for Hashing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Hashing").field("links", &self.links.len()).finish_non_exhaustive()
+    }
+}
+
+/// Adds one part to a key. Each is hashed by itself under the key before it, so no two lists of parts run together;
+/// absence is another byte than emptiness.
+fn keyed(key: u64, part: Option<&str>) -> u64 {
+    let presence = xxh3_64_with_seed(&[u8::from(part.is_some())], key);
+    xxh3_64_with_seed(part.unwrap_or_default().as_bytes(), presence)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn hashing() -> Hashing {
+        Hashing::new(&Settings::default(), 7)
+    }
+
+    fn chain(text: &[u8], model: Option<&str>, salt: Option<&str>) -> Chain {
+        let mut hashing = hashing();
+        hashing.feed(PromptPart::Text(text));
+        hashing.end(model, salt)
+    }
+
+    #[test]
+    fn a_common_beginning_gives_common_hashes_up_to_the_first_difference() {
+        let (a, b) = ("x".repeat(600), "x".repeat(300) + &"y".repeat(300));
+        let (a, b) = (chain(a.as_bytes(), None, None), chain(b.as_bytes(), None, None));
+        assert_eq!((a.hashes().len(), b.hashes().len()), (3, 3), "256 bytes a block, and a rest");
+        let equal: Vec<_> = a.hashes().iter().zip(b.hashes()).map(|(a, b)| a == b).collect();
+        assert_eq!(equal, [true, false, false]);
+    }
+
+    #[test]
+    fn equal_blocks_at_different_places_differ() {
+        let chain = chain("x".repeat(512).as_bytes(), None, None);
+        assert_ne!(chain.hashes()[0], chain.hashes()[1]);
+    }
+
+    #[test]
+    fn no_two_keys_run_together() {
+        let keys = [None, Some(""), Some("a"), Some("b"), Some("ab"), Some("a\0"), Some("\0")];
+        let mut seen = std::collections::HashSet::new();
+        for model in keys {
+            for salt in keys {
+                assert!(seen.insert(chain(b"text", model, salt).0), "{model:?} {salt:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_seed_separates_all_hashes() {
+        let chains = [7, 8].map(|seed| {
+            let mut hashing = Hashing::new(&Settings::default(), seed);
+            hashing.feed(PromptPart::Text(&[1; 300]));
+            hashing.end(None, None).0
+        });
+        assert!(chains[0].iter().all(|hash| !chains[1].contains(hash)));
+    }
+
+    #[test]
+    fn of_a_batch_the_first_prompt_counts_and_of_a_long_one_its_beginning() {
+        let mut hashing = hashing();
+        for part in [PromptPart::Next, PromptPart::Text(b"one"), PromptPart::Next] {
+            hashing.feed(part);
+        }
+        hashing.feed(PromptPart::Text(b"two"));
+        assert_eq!(hashing.end(None, None), chain(b"one", None, None));
+        let settings = Settings { chain_limit: 2, ..Settings::default() };
+        let mut short = Hashing::new(&settings, 7);
+        short.feed(PromptPart::Text(&[b'x'; 1000]));
+        let long = chain(&[b'x'; 1000], None, None);
+        assert_eq!(short.end(None, None).hashes(), &long.hashes()[..2]);
+    }
+
+    #[test]
+    fn debug_output_holds_no_text() {
+        let mut hashing = hashing();
+        hashing.feed(PromptPart::Text(b"secret"));
+        assert_eq!(format!("{hashing:?}"), "Hashing { links: 0, .. }");
+        assert_eq!(format!("{:?}", hashing.end(None, None)), "Chain(1 blocks)");
+    }
+
+    proptest! {
+        #[test]
+        fn any_cut_of_a_prompt_gives_the_same_chain(
+            text in proptest::collection::vec(any::<u8>(), 0..2000),
+            cuts in proptest::collection::vec(0..2000_usize, 0..20),
+        ) {
+            let mut cuts: Vec<_> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
+            cuts.extend([0, text.len()]);
+            cuts.sort_unstable();
+            let mut hashing = hashing();
+            for cut in cuts.windows(2) {
+                hashing.feed(PromptPart::Text(&text[cut[0]..cut[1]]));
+            }
+            prop_assert_eq!(hashing.end(Some("m"), None), chain(&text, Some("m"), None));
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! How much of a prompt each candidate has.
+
+use std::ops::Range;
+
+use crate::pool::Slot;
+use crate::prefix::holders::{Holders, bit};
+
+/// How many blocks of a prompt, from the first on, each candidate has. Kept warm from decision to decision.
+#[derive(Debug, Default)]
+pub struct Hits {
+    /// By slot.
+    blocks: Vec<u32>,
+    total: u32,
+    block_tokens: u32,
+    /// A bit for each candidate that has all blocks so far.
+    alive: Vec<u64>,
+    /// The words of `alive` that may hold a bit.
+    within: Range<usize>,
+}
+
+impl Hits {
+    /// Blocks of the prompt that a candidate has, at most [`total`](Self::total); 0 for who was no candidate.
+    pub fn blocks(&self, slot: Slot) -> u32 {
+        self.blocks.get(slot.index()).copied().unwrap_or(0)
+    }
+
+    /// Blocks of the prompt; 0 when nothing is known of it.
+    pub fn total(&self) -> u32 {
+        self.total
+    }
+
+    /// Tokens of a block.
+    pub fn block_tokens(&self) -> u32 {
+        self.block_tokens
+    }
+
+    /// Tokens of the prompt that a candidate has.
+    pub fn tokens(&self, slot: Slot) -> u64 {
+        u64::from(self.blocks(slot)) * u64::from(self.block_tokens)
+    }
+
+    /// All candidates are alive, and have nothing yet.
+    pub(super) fn reset(&mut self, total: usize, block_tokens: u32, candidates: &[Slot]) {
+        let slots = candidates.iter().map(|slot| slot.index() + 1).max().unwrap_or(0);
+        self.total = count(total);
+        self.block_tokens = block_tokens;
+        self.blocks.clear();
+        self.blocks.resize(slots, 0);
+        self.alive.clear();
+        self.alive.resize(slots.div_ceil(64), 0);
+        self.within = 0..self.alive.len();
+        for slot in candidates {
+            if let Some(word) = self.alive.get_mut(slot.index() / 64) {
+                *word |= bit(*slot);
+            }
+        }
+    }
+
+    /// Whether somebody is alive.
+    pub(super) fn any(&self) -> bool {
+        !self.within.is_empty()
+    }
+
+    /// Whether all who are alive are among the holders.
+    pub(super) fn all(&self, holders: Option<&Holders>) -> bool {
+        let Some(holders) = holders else { return false };
+        let mut words = self.within.clone().zip(self.alive_words());
+        words.all(|(at, &alive)| alive & !holders.word(at) == 0)
+    }
+
+    /// Those who are not among the holders have `depth` blocks, and are alive no more.
+    pub(super) fn keep(&mut self, holders: Option<&Holders>, depth: usize) {
+        for at in self.within.clone() {
+            let Some(alive) = self.alive.get_mut(at) else { continue };
+            let kept = *alive & holders.map_or(0, |holders| holders.word(at));
+            let dropped = std::mem::replace(alive, kept) & !kept;
+            note(&mut self.blocks, at, dropped, depth);
+        }
+        let (mut first, mut last) = (self.within.start, self.within.end);
+        while first < last && self.alive.get(first) == Some(&0) {
+            first += 1;
+        }
+        while first < last && self.alive.get(last - 1) == Some(&0) {
+            last -= 1;
+        }
+        self.within = first..last;
+    }
+
+    fn alive_words(&self) -> &[u64] {
+        self.alive.get(self.within.clone()).unwrap_or_default()
+    }
+}
+
+/// Writes `depth` for each bit of the word `at`.
+fn note(blocks: &mut [u32], at: usize, mut word: u64, depth: usize) {
+    while word != 0 {
+        let slot = at * 64 + word.trailing_zeros() as usize;
+        if let Some(blocks) = blocks.get_mut(slot) {
+            *blocks = count(depth);
+        }
+        word &= word - 1;
+    }
+}
+
+/// Chains are far shorter than 2^32.
+fn count(blocks: usize) -> u32 {
+    u32::try_from(blocks).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,248 @@
+use std::num::NonZeroU32;
+
+use proptest::prelude::*;
+
+use super::*;
+use crate::pool::{EndpointId, Slot, Snapshot};
+use crate::request::PromptPart;
+use crate::schedule::fixture;
+
+const BLOCK_BYTES: usize = 256;
+
+/// A prompt of one block for each symbol.
+fn chain(index: &Index, symbols: &[u8]) -> Chain {
+    let mut hashing = index.hashing();
+    for symbol in symbols {
+        hashing.feed(PromptPart::Text(&[*symbol; BLOCK_BYTES]));
+    }
+    hashing.end(Some("m"), None)
+}
+
+fn blocks(index: &Index, symbols: &[u8], candidates: &[Slot]) -> Vec<u32> {
+    let mut hits = Hits::default();
+    index.longest(&chain(index, symbols), candidates, &mut hits);
+    candidates.iter().map(|&slot| hits.blocks(slot)).collect()
+}
+
+fn ids(snapshot: &Snapshot) -> Vec<EndpointId> {
+    snapshot.endpoints().map(|endpoint| endpoint.id).collect()
+}
+
+/// A cache of so many blocks.
+#[expect(clippy::unnecessary_wraps, reason = "as it is handed on")]
+fn tokens(blocks: usize) -> Option<u64> {
+    Some(blocks as u64 * u64::from(BLOCK_TOKENS))
+}
+
+#[test]
+fn each_endpoint_has_what_it_was_given_up_to_the_first_difference() {
+    let (snapshot, index) = (fixture::snapshot(130), Index::new(Settings::default(), 1));
+    let ids = ids(&snapshot);
+    index.record(ids[0], &chain(&index, b"abcdefgh"), None);
+    index.record(ids[1], &chain(&index, b"abcdXfgh"), None);
+    index.record(ids[129], &chain(&index, b"ab"), None);
+    let found = blocks(&index, b"abcdefghij", snapshot.ready());
+    assert_eq!((found[0], found[1], found[2], found[129]), (8, 4, 0, 2));
+    assert_eq!(blocks(&index, b"zbc", snapshot.ready()), vec![0; 130]);
+    assert_eq!(blocks(&index, b"", snapshot.ready()), vec![0; 130]);
+}
+
+#[test]
+fn who_is_no_candidate_does_not_match() {
+    let (snapshot, index) = (fixture::snapshot(3), Index::new(Settings::default(), 1));
+    for id in ids(&snapshot) {
+        index.record(id, &chain(&index, b"abc"), None);
+    }
+    let mut hits = Hits::default();
+    index.longest(&chain(&index, b"abc"), &snapshot.ready()[1..2], &mut hits);
+    let found: Vec<_> = snapshot.ready().iter().map(|&slot| hits.blocks(slot)).collect();
+    assert_eq!((found, hits.total(), hits.tokens(snapshot.ready()[1])), (vec![0, 3, 0], 3, 192));
+}
+
+#[test]
+fn the_end_of_the_oldest_prefix_is_evicted_first() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let id = ids(&snapshot)[0];
+    index.record(id, &chain(&index, b"abcd"), tokens(6));
+    index.record(id, &chain(&index, b"xyz"), tokens(6));
+    assert_eq!(blocks(&index, b"abcd", snapshot.ready()), [3]);
+    assert_eq!(blocks(&index, b"xyz", snapshot.ready()), [3]);
+    index.record(id, &chain(&index, b"ab"), tokens(6));
+    index.record(id, &chain(&index, b"123"), tokens(6));
+    assert_eq!(blocks(&index, b"abcd", snapshot.ready()), [2], "what was used stays");
+    assert_eq!(blocks(&index, b"xyz", snapshot.ready()), [1]);
+    assert_eq!(index.len(), 6);
+}
+
+#[test]
+fn of_a_prompt_longer_than_the_cache_the_beginning_stays() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let id = ids(&snapshot)[0];
+    index.record(id, &chain(&index, b"abcdefgh"), tokens(3));
+    assert_eq!((blocks(&index, b"abcdefgh", snapshot.ready()), index.len()), (vec![3], 3));
+}
+
+#[test]
+fn the_capacity_follows_the_endpoint_unless_it_is_fixed() {
+    let snapshot = fixture::snapshot(1);
+    for (auto_tune, want) in [(true, 2), (false, 4)] {
+        let settings = Settings { auto_tune, capacity_tokens: 4 * 64, ..Settings::default() };
+        let index = Index::new(settings, 1);
+        index.record(ids(&snapshot)[0], &chain(&index, b"abcdefgh"), tokens(2));
+        assert_eq!(index.len(), want);
+    }
+}
+
+#[test]
+fn an_endpoint_that_left_is_forgotten_and_its_late_records_are_ignored() {
+    let (snapshot, index) = (fixture::snapshot(2), Index::new(Settings::default(), 1));
+    let (ids, prompt) = (ids(&snapshot), chain(&index, b"abc"));
+    for id in &ids {
+        index.record(*id, &prompt, None);
+    }
+    index.keep(|id| id != ids[0]);
+    assert_eq!((blocks(&index, b"abc", snapshot.ready()), index.len()), (vec![0, 3], 3));
+    index.record(ids[0], &prompt, None);
+    assert_eq!(index.len(), 3);
+    let next = EndpointId { slot: ids[0].slot, epoch: ids[1].epoch + 1 };
+    index.record(next, &chain(&index, b"ab"), None);
+    assert_eq!(blocks(&index, b"abc", snapshot.ready()), [2, 3]);
+    index.record(ids[0], &prompt, None);
+    assert_eq!(blocks(&index, b"abc", snapshot.ready()), [2, 3]);
+}
+
+#[test]
+fn an_endpoint_that_takes_a_slot_over_begins_with_nothing() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let old = ids(&snapshot)[0];
+    index.record(old, &chain(&index, b"abc"), None);
+    let new = EndpointId { slot: old.slot, epoch: old.epoch + 1 };
+    index.record(new, &chain(&index, b"x"), None);
+    assert_eq!((blocks(&index, b"abc", snapshot.ready()), index.len()), (vec![0], 1));
+}
+
+#[test]
+fn all_endpoints_share_the_limit() {
+    let settings = Settings { block_limit: 8, ..Settings::default() };
+    let (snapshot, index) = (fixture::snapshot(4), Index::new(settings, 1));
+    let ids = ids(&snapshot);
+    index.record(ids[0], &chain(&index, b"abcdefghij"), None);
+    assert_eq!(index.len(), 8);
+    for id in &ids[1..] {
+        index.record(*id, &chain(&index, b"abcdefghij"), None);
+    }
+    index.keep(|_| true);
+    assert_eq!(blocks(&index, b"abcdefghij", snapshot.ready()), [2; 4]);
+    index.keep(|id| id == ids[3]);
+    index.record(ids[3], &chain(&index, b"abcdefghij"), None);
+    assert_eq!(index.len(), 8);
+}
+
+#[test]
+fn larger_blocks_cut_prompts_coarser() {
+    let block_tokens = NonZeroU32::new(128).unwrap();
+    let index = Index::new(Settings { block_tokens, ..Settings::default() }, 1);
+    assert_eq!(chain(&index, b"abcd").hashes().len(), 2);
+}
+
+#[test]
+fn threads_that_record_search_and_leave_at_once_leave_nothing_behind() {
+    let (snapshot, index) = (fixture::snapshot(8), Index::new(Settings::default(), 1));
+    let ids = ids(&snapshot);
+    std::thread::scope(|scope| {
+        for seed in 0..4 {
+            let (index, snapshot, ids) = (&index, &snapshot, &ids);
+            scope.spawn(move || disturb(index, snapshot, ids, fastrand::Rng::with_seed(seed)));
+        }
+    });
+    assert!(index.len() <= 8 * 20);
+    index.keep(|_| false);
+    assert_eq!(blocks(&index, &[0, 1, 2], snapshot.ready()), [0; 8]);
+    assert!(index.is_empty());
+}
+
+fn disturb(index: &Index, snapshot: &Snapshot, ids: &[EndpointId], mut rng: fastrand::Rng) {
+    for _ in 0..2_000 {
+        let prompt: Vec<u8> = (0..rng.usize(1..12)).map(|_| rng.u8(0..3)).collect();
+        index.record(ids[rng.usize(..8)], &chain(index, &prompt), tokens(20));
+        let found = blocks(index, &prompt, snapshot.ready());
+        assert!(found.iter().all(|&blocks| blocks as usize <= prompt.len()));
+        if rng.u8(..) == 0 {
+            let leaves = ids[rng.usize(..4)];
+            index.keep(|id| id != leaves);
+        }
+    }
+}
+
+/// One step of a history: an endpoint is given a prompt with so many blocks of cache, or is replaced.
+#[derive(Clone, Debug)]
+enum Step {
+    Record(usize, Vec<u8>, usize),
+    Replace(usize),
+}
+
+fn prompt() -> impl Strategy<Value = Vec<u8>> {
+    proptest::collection::vec(0..3_u8, 0..14)
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        9 => (0..4_usize, prompt(), 1..24_usize).prop_map(|(at, prompt, room)| Step::Record(at, prompt, room)),
+        1 => (0..4_usize).prop_map(Step::Replace),
+    ]
+}
+
+/// Beginnings of prompts, least recently used first.
+type Model = [Vec<Vec<u8>>; 4];
+
+fn play(model: &mut Model, step: &Step) {
+    match step {
+        Step::Record(at, prompt, room) => {
+            let has = &mut model[*at];
+            for end in (1..=prompt.len().min(*room)).rev() {
+                has.retain(|beginning| beginning[..] != prompt[..end]);
+                has.push(prompt[..end].to_vec());
+            }
+            if !prompt.is_empty() {
+                has.drain(..has.len().saturating_sub(*room));
+            }
+        }
+        Step::Replace(at) => model[*at].clear(),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_index_equals_a_naive_model(
+        steps in proptest::collection::vec(step(), 0..60),
+        asked in proptest::collection::vec(prompt(), 1..6),
+    ) {
+        let (snapshot, index) = (fixture::snapshot(4), Index::new(Settings::default(), 1));
+        let (mut ids, mut model) = (ids(&snapshot), Model::default());
+        for step in &steps {
+            play(&mut model, step);
+            match step {
+                Step::Record(at, prompt, room) => index.record(ids[*at], &chain(&index, prompt), tokens(*room)),
+                Step::Replace(at) => {
+                    let gone = ids[*at];
+                    index.keep(|id| id != gone);
+                    ids[*at].epoch += 100;
+                }
+            }
+        }
+        prop_assert_eq!(index.len(), model.iter().map(Vec::len).sum::<usize>());
+        for prompt in &asked {
+            let contiguous = |has: &Vec<Vec<u8>>| {
+                (1..=prompt.len()).take_while(|&end| has.iter().any(|b| b[..] == prompt[..end])).count()
+            };
+            let want: Vec<_> = model.iter().map(|has| u32::try_from(contiguous(has)).unwrap()).collect();
+            prop_assert_eq!(blocks(&index, prompt, snapshot.ready()), want);
+        }
+        for has in &model {
+            for beginning in has {
+                let root = &beginning[..beginning.len() - 1];
+                prop_assert!(root.is_empty() || has.iter().any(|b| b == root), "closed towards the root");
+            }
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! What is found out about a request once, before its pass, for all plugins.
+//!
+//! A plugin's row says what it [`Needs`]; what no configured plugin needs is not computed.
+
+use std::ops::BitOr;
+
+use crate::prefix::Hits;
+
+/// Which signals a plugin reads.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Needs(u8);
+
+impl Needs {
+    /// None: the pool and the request are enough.
+    pub const NONE: Self = Self(0);
+    /// [`Signals::prefix`].
+    pub const PREFIX: Self = Self(1);
+
+    /// Whether all of `others` are among them.
+    pub fn contain(self, others: Self) -> bool {
+        self.0 & others.0 == others.0
+    }
+}
+
+impl BitOr for Needs {
+    type Output = Self;
+
+    fn bitor(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+}
+
+/// The signals of one decision; their buffers stay from one to the next. What is not computed is empty.
+#[derive(Debug, Default)]
+pub struct Signals {
+    /// How much of the prompt each endpoint has in its cache.
+    pub prefix: Hits,
+}
