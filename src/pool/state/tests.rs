@@ -221,9 +221,9 @@ proptest! {
             (order[n], event(id_of(&snapshot, *endpoint), *kind, (some, more), at))
         }).collect();
         let now = start + Duration::from_millis(100);
-        events.iter().for_each(|(_, event)| { straight.apply(event.clone(), now); });
+        for (_, event) in &events { straight.apply(event.clone(), now); }
         events.sort_by_key(|(place, _)| *place);
-        events.into_iter().for_each(|(_, event)| { shuffled.apply(event, now); });
+        for (_, event) in events { shuffled.apply(event, now); }
         prop_assert_eq!(view(&straight.snapshot(), now), view(&shuffled.snapshot(), now));
     }
 
