@@ -142,7 +142,7 @@ fn a_list_of_models_goes_with_its_endpoint_and_stands_over_the_names_of_series()
     let page = Event::Scraped { id, sample, at: now, interval: STALENESS };
     state.apply(page, now);
     let serves = |state: &mut State, model| state.snapshot().serves(id.slot, model);
-    assert_eq!(["llama", "alias"].map(|m| serves(&mut state, m)), [Some(true), Some(false)]);
+    assert_eq!(["llama", "alias"].map(|m| serves(&mut state, m)), [Some(true), None]);
     assert_eq!(state.apply(listed(id, &["llama", "alias"], &["sql"], now), now), Change::Load);
     assert_eq!(["alias", "sql"].map(|m| serves(&mut state, m)), [Some(true), Some(true)]);
     let later = now + Duration::from_secs(1);
