@@ -330,3 +330,6 @@ fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {
         .filter_map(|(&slot, &total)| Some((Arc::clone(snapshot.endpoint(slot)?), total)))
         .collect()
 }
+
+#[cfg(test)]
+mod tests;

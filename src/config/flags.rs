@@ -151,7 +151,7 @@ pub struct Pool {
 /// Scraping.
 #[derive(Args, Clone, Debug)]
 pub struct Scrape {
-    /// Time between two scrapes of an endpoint, at least 50ms [default: 50ms where requests are in flight, else 1s].
+    /// Time between two scrapes of an endpoint, at least 50ms [default: 50ms where requests of ours are in flight, 250ms where others are, else 1s].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     pub refresh_metrics_interval: Option<Duration>,
     /// Age at which a sample is stale.

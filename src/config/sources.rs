@@ -152,7 +152,7 @@ impl Page {
 
     /// Whether the certificate of an endpoint must be good.
     pub fn verified(&self) -> bool {
-        !self.insecure_skip_verify.unwrap_or(self.ca_cert_path.is_none())
+        !self.insecure_skip_verify.unwrap_or_else(|| self.ca_cert_path.is_none())
     }
 
     /// Path and query, or `default`.

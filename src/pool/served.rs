@@ -16,9 +16,20 @@ pub struct Models {
 /// Models by name, with the endpoints that serve them. Bounded by the lists of the endpoints.
 #[derive(Clone, Debug, Default)]
 pub(in crate::pool) struct Served {
-    /// Endpoints of which it is known what they serve.
-    told: Slots,
+    /// Endpoints that listed all that they serve.
+    listed: Slots,
+    /// Endpoints of which only base models are known, and of those perhaps not all names.
+    named: Slots,
     by_model: HashMap<Box<str>, Servers>,
+}
+
+/// How much was told of an endpoint's models.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) enum Told {
+    /// Its whole list.
+    All,
+    /// What its metrics page names.
+    Some,
 }
 
 /// Who serves a model.
@@ -35,14 +46,15 @@ struct Slots(Vec<u64>);
 
 impl Served {
     /// Replaces what is known of an endpoint; none is to know nothing.
-    pub(in crate::pool) fn tell(&mut self, slot: Slot, models: Option<&Models>) {
-        self.told.set(slot, models.is_some());
+    pub(in crate::pool) fn tell(&mut self, slot: Slot, told: Option<(Told, &Models)>) {
+        self.listed.set(slot, told.is_some_and(|(told, _)| told == Told::All));
+        self.named.set(slot, told.is_some_and(|(told, _)| told == Told::Some));
         self.by_model.retain(|_, servers| {
             servers.all.set(slot, false);
             servers.base.set(slot, false);
             !servers.all.is_empty()
         });
-        let Some(Models { base, adapters }) = models else { return };
+        let Some((_, Models { base, adapters })) = told else { return };
         for name in base.iter().chain(adapters.iter()) {
             self.by_model.entry(name.into()).or_default().all.set(slot, true);
         }
@@ -52,8 +64,13 @@ impl Served {
     }
 
     pub(in crate::pool) fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
-        let serves = self.by_model.get(model).is_some_and(|servers| servers.all.contains(slot));
-        self.told.contains(slot).then_some(serves)
+        let servers = self.by_model.get(model);
+        if servers.is_some_and(|servers| servers.all.contains(slot)) {
+            return Some(true);
+        }
+        // Who names another base model may have this adapter, but hardly this base model.
+        let other = || self.named.contains(slot) && self.base(model) == Some(true);
+        (self.listed.contains(slot) || other()).then_some(false)
     }
 
     /// Whether some endpoint serves the model as a base model, or as an adapter; none when nobody serves it.
@@ -101,8 +118,8 @@ mod tests {
     #[test]
     fn a_model_is_served_by_those_that_list_it() {
         let (mut served, near, far) = (Served::default(), Slot(0), Slot(200));
-        served.tell(near, Some(&models(&["llama"], &["sql"])));
-        served.tell(far, Some(&models(&["qwen"], &[])));
+        served.tell(near, Some((Told::All, &models(&["llama"], &["sql"]))));
+        served.tell(far, Some((Told::All, &models(&["qwen"], &[]))));
         assert_eq!(
             [near, far, Slot(7)].map(|slot| served.serves(slot, "sql")),
             [Some(true), Some(false), None]
@@ -111,9 +128,19 @@ mod tests {
             ["llama", "sql", "other"].map(|m| served.base(m)),
             [Some(true), Some(false), None]
         );
-        served.tell(near, Some(&models(&["llama"], &[])));
+        served.tell(near, Some((Told::All, &models(&["llama"], &[]))));
         assert_eq!((served.serves(near, "sql"), served.base("sql")), (Some(false), None));
         served.tell(near, None);
         assert_eq!((served.serves(near, "llama"), served.by_model.len()), (None, 1));
+    }
+
+    #[test]
+    fn who_names_a_base_model_serves_no_other_and_perhaps_an_adapter() {
+        let (mut served, lists, names) = (Served::default(), Slot(0), Slot(1));
+        served.tell(lists, Some((Told::All, &models(&["llama"], &["sql"]))));
+        served.tell(names, Some((Told::Some, &models(&["qwen"], &[]))));
+        let of = |slot| ["qwen", "llama", "sql", "x"].map(|model| served.serves(slot, model));
+        assert_eq!(of(names), [Some(true), Some(false), None, None]);
+        assert_eq!(of(lists), [Some(false), Some(true), Some(true), Some(false)]);
     }
 }

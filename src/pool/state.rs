@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::pool::served::Told;
 use crate::pool::snapshot::{Members, Scraped};
 use crate::pool::{Endpoint, EndpointId, EndpointSpec, Live, Models, Sample, Slot, Snapshot};
 
@@ -136,8 +137,10 @@ impl State {
             let base = scraped.sample.models.as_deref()?.clone();
             Some(Models { base, ..Models::default() })
         };
-        let models = self.lists.get(&id).map(|(models, _)| models.clone()).or_else(named);
-        Arc::make_mut(&mut self.snapshot.served).tell(id.slot, models.as_ref());
+        let listed = self.lists.get(&id).map(|(models, _)| (Told::All, models.clone()));
+        let told = listed.or_else(|| Some((Told::Some, named()?)));
+        let told = told.as_ref().map(|(told, models)| (*told, models));
+        Arc::make_mut(&mut self.snapshot.served).tell(id.slot, told);
     }
 
     fn endpoints(&mut self, specs: Vec<EndpointSpec>, now: Instant) -> Change {

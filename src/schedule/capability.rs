@@ -28,12 +28,12 @@ mod tests {
 
     /// Positions of the candidates that are left for `model`, of those that serve these models each.
     fn left(pool: &[Option<&[&str]>], model: Option<&str>) -> Vec<usize> {
-        let sample = |models: &Option<&[&str]>| {
+        let sample = |models: Option<&[&str]>| {
             let models = models.map(|names| Arc::new(names.iter().copied().collect()));
             Some(Sample { models, ..Sample::default() })
         };
         let (now, request) = (clock::now(), Parsed::default());
-        let snapshot = fixture::sampled(&pool.iter().map(sample).collect::<Vec<_>>(), now);
+        let snapshot = fixture::sampled(&pool.iter().copied().map(sample).collect::<Vec<_>>(), now);
         let mut candidates = snapshot.ready().to_vec();
         keep_servers(
             PickContext {

@@ -54,7 +54,7 @@ impl Client {
 
     /// Where the page of the endpoint at `address` is.
     pub(in crate::scrape) fn url(&self, mut address: SocketAddr) -> Option<Url> {
-        address.set_port(self.port.unwrap_or(address.port()));
+        address.set_port(self.port.unwrap_or_else(|| address.port()));
         Url::parse(&format!("{}://{address}{}", self.scheme, self.path)).ok()
     }
 

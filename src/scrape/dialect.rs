@@ -182,7 +182,7 @@ mod tests {
             let dialects = Dialects::new(engines);
             match dialects.of(&labels(pairs)) {
                 Choice::Known(engine) => dialects.name(engine).to_owned(),
-                other => format!("{other:?}"),
+                other @ (Choice::Unknown | Choice::Misnamed(_)) => format!("{other:?}"),
             }
         };
         let (new, old) = ("llm-d.ai/engine-type", "inference.networking.k8s.io/engine-type");

@@ -159,8 +159,8 @@ async fn lists(scraper: &Scraper, endpoint: &Endpoint) {
                 scraper.send(Event::Listed { id: endpoint.id, models, at });
             }
             Err(error) => {
-                // A server without a list is no failure; it may get one.
-                if !matches!(error, ScrapeError::Status(404)) {
+                // A server without a list, or that tells only its clients, is no failure; that may change.
+                if !matches!(error, ScrapeError::Status(400..500)) {
                     scraper.counters.count_list();
                 }
                 failures += 1;

@@ -132,12 +132,11 @@ impl Scan {
                 (None, _) => found.add(None),
                 (Some(series), _) if !selected(wanted, series) => {}
                 (Some(series), Signal::Adapters) => self.newest.add(series, wanted.engine),
-                (Some(series), signal) => {
+                (Some(series), Signal::Waiting) => {
                     found.add(number(wanted, series));
-                    if signal == Signal::Waiting {
-                        self.named.add(series);
-                    }
+                    self.named.add(series);
                 }
+                (Some(series), _) => found.add(number(wanted, series)),
             }
         }
     }

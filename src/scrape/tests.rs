@@ -116,6 +116,19 @@ impl Bench {
         self.pool.send_replace(Arc::new(self.state.snapshot()));
     }
 
+    /// Labels all endpoints.
+    fn label(&mut self, key: &str, value: &str) {
+        let snapshot = self.state.snapshot();
+        let labeled = |endpoint: &Arc<Endpoint>| EndpointSpec {
+            labels: [(key.to_owned(), value.to_owned())].into(),
+            ..endpoint.spec.clone()
+        };
+        let list = Event::Endpoints(snapshot.endpoints().map(labeled).collect());
+        #[expect(clippy::disallowed_methods, reason = "real time")]
+        self.state.apply(list, std::time::Instant::now());
+        self.pool.send_replace(Arc::new(self.state.snapshot()));
+    }
+
     fn endpoint(&self, address: SocketAddr) -> Arc<Endpoint> {
         let snapshot = self.pool.borrow();
         Arc::clone(snapshot.endpoint(snapshot.by_address(address).unwrap()).unwrap())

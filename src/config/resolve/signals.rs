@@ -149,7 +149,7 @@ mod tests {
                     dataLayer:\n  sources:\n  - extractors: [{}]\n  - {pluginRef: queue-scorer}\n  \
                     - pluginRef: metrics-data-source\n    extractors:\n    - {pluginRef: models-data-extractor}\n    \
                     - {pluginRef: core-metrics-extractor}\n    - {pluginRef: core-metric-extractor}\n";
-        let expected = expect![[r#"
+        let expected = expect![[r"
             epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https
             epp.yaml:5: plugins[1]: there is one `metrics-data-source`, this is a second
             epp.yaml:7: plugins[3].parameters: defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
@@ -158,7 +158,7 @@ mod tests {
             epp.yaml:12: dataLayer.sources[1].pluginRef: is no source of signals
             epp.yaml:15: dataLayer.sources[2].extractors[0].pluginRef: does not read this source
             epp.yaml:17: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
-        "#]];
+        "]];
         told(&resolved(text).unwrap_err(), &expected);
     }
 }

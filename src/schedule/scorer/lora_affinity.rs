@@ -62,17 +62,17 @@ mod tests {
     use crate::server::clock;
 
     /// An endpoint of base model `llama` with two slots.
-    fn lora(running: &[&str], waiting: &[&str]) -> Option<Sample> {
+    fn lora(running: &[&str], waiting: &[&str]) -> Sample {
         let adapters = Adapters {
             running: running.iter().copied().collect(),
             waiting: waiting.iter().copied().collect(),
             slots: Some(2),
         };
-        Some(Sample {
+        Sample {
             adapters: Some(Arc::new(adapters)),
             models: Some(Arc::new(["llama"].into_iter().collect())),
             ..Sample::default()
-        })
+        }
     }
 
     fn scores(snapshot: &Snapshot, model: Option<&str>, now: Instant) -> Vec<f32> {
@@ -89,10 +89,10 @@ mod tests {
     fn resident_beats_room_beats_waiting_beats_full() {
         let now = clock::now();
         let samples = [
-            lora(&["sql"], &[]),
-            lora(&["a"], &[]),
-            lora(&["a", "b"], &["sql"]),
-            lora(&["a", "b"], &[]),
+            Some(lora(&["sql"], &[])),
+            Some(lora(&["a"], &[])),
+            Some(lora(&["a", "b"], &["sql"])),
+            Some(lora(&["a", "b"], &[])),
         ];
         let snapshot = fixture::sampled(&samples, now);
         assert_eq!(scores(&snapshot, Some("sql"), now), [1.0, 0.8, 0.6, 0.0]);
@@ -101,7 +101,7 @@ mod tests {
     #[test]
     fn a_base_model_and_no_model_and_a_pool_without_adapters_are_neutral() {
         let now = clock::now();
-        let snapshot = fixture::sampled(&[lora(&["llama"], &[]), lora(&[], &[])], now);
+        let snapshot = fixture::sampled(&[Some(lora(&["llama"], &[])), Some(lora(&[], &[]))], now);
         assert_eq!(scores(&snapshot, Some("llama"), now), [0.0, 0.0]);
         assert_eq!(scores(&snapshot, None, now), [0.0, 0.0]);
         let plain = fixture::sampled(&[Some(Sample::default()), None], now);
@@ -113,7 +113,7 @@ mod tests {
     #[test]
     fn what_we_just_sent_counts_before_the_next_page() {
         let now = clock::now();
-        let snapshot = fixture::sampled(&[lora(&[], &[]), lora(&[], &[])], now);
+        let snapshot = fixture::sampled(&[Some(lora(&[], &[])), Some(lora(&[], &[]))], now);
         let second = snapshot.endpoint(snapshot.ready()[1]).unwrap();
         let ours = InFlight::begin(&second.live, 0).adapting("sql", now);
         assert_eq!(scores(&snapshot, Some("sql"), now), [0.8, 1.0]);
@@ -124,7 +124,12 @@ mod tests {
     #[test]
     fn an_endpoint_that_tells_nothing_is_neither_good_nor_bad() {
         let now = clock::now();
-        let samples = [lora(&["sql"], &[]), None, lora(&["a"], &[]), lora(&["a", "b"], &[])];
+        let samples = [
+            Some(lora(&["sql"], &[])),
+            None,
+            Some(lora(&["a"], &[])),
+            Some(lora(&["a", "b"], &[])),
+        ];
         let snapshot = fixture::sampled(&samples, now);
         assert_eq!(scores(&snapshot, Some("sql"), now), [1.0, 0.8, 0.8, 0.0]);
         let second = snapshot.endpoint(snapshot.ready()[1]).unwrap();
@@ -135,7 +140,7 @@ mod tests {
     #[test]
     fn of_stale_pages_only_what_we_sent_is_left() {
         let now = clock::now();
-        let snapshot = fixture::sampled(&[lora(&["a"], &[]), lora(&["a"], &[])], now);
+        let snapshot = fixture::sampled(&[Some(lora(&["a"], &[])), Some(lora(&["a"], &[]))], now);
         let first = snapshot.endpoint(snapshot.ready()[0]).unwrap();
         let later = now + Duration::from_mins(1);
         let _ours = InFlight::begin(&first.live, 0).adapting("sql", later);

@@ -179,7 +179,7 @@ fn a_line_too_long_is_skipped_wherever_it_is_cut_and_the_next_is_read() {
     }
 }
 
-/// The bounds are loose enough for a busy machine: nominally it is 12 µs in a release build.
+/// The bounds are loose enough for a busy machine: nominally it is 6 µs in a release build.
 #[test]
 #[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "measures")]
 fn a_page_takes_microseconds() {

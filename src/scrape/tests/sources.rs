@@ -89,8 +89,41 @@ async fn without_a_list_the_names_of_series_are_the_models() {
     let mut bench = bench(&[server.address], &defaults());
     let slot = bench.endpoint(server.address).id.slot;
     let known = eventually(&mut bench, |pool| pool.serves(slot, "llama").is_some()).await;
-    assert_eq!((known.serves(slot, "llama"), known.serves(slot, "sql")), (Some(true), Some(false)));
+    assert_eq!((known.serves(slot, "llama"), known.serves(slot, "sql")), (Some(true), None));
     assert_eq!(bench.counters.lists(), 0, "a server without a list has not failed");
+}
+
+#[tokio::test]
+async fn a_list_that_is_none_or_has_no_end_is_counted_and_leaves_the_metrics_alone() {
+    for answer in [|| "{\"data\":[{\"id\":7}]}".into_response(), endless] {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let router = Router::new()
+            .route("/metrics", get(|| std::future::ready(GOOD)))
+            .route("/v1/models", get(move || std::future::ready(answer())));
+        let mut server = JoinSet::new();
+        server.spawn(async move { axum::serve(listener, router).await });
+        let mut bench = bench(&[address], &defaults());
+        let counted = async {
+            while bench.counters.lists() == 0 {
+                sleep(Duration::from_millis(5)).await;
+            }
+        };
+        timeout(DEADLINE, counted).await.expect("counted in time");
+        assert_eq!(bench.next().await.1.waiting, Some(3.0));
+        assert_eq!(bench.counters.errors().map(|(_, count)| count).sum::<u64>(), 0);
+    }
+}
+
+#[tokio::test]
+async fn the_label_of_an_endpoint_names_its_engine_and_a_new_one_counts_at_once() {
+    let server = Server::constant(|| format!("{GOOD}{SGLANG}").into_response()).await;
+    let mut bench = bench(&[server.address], &defaults());
+    assert_eq!(bench.next().await.1.waiting, Some(3.0), "of both the first of the table");
+    for (engine, waiting) in [("sglang", 7.0), ("vllm", 3.0), ("sglang", 7.0)] {
+        bench.label("llm-d.ai/engine-type", engine);
+        while bench.next().await.1.waiting != Some(waiting) {}
+    }
 }
 
 /// A server that answers with [`GOOD`] by TLS, and the authority that its certificate is from.

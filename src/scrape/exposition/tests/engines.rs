@@ -91,7 +91,7 @@ fn every_engine_is_recognized_by_its_page() {
         ),
         (OLD_VLLM, "vllm", with_cache(4.0, 3.0, 0.75, 16, 220), llama, None),
     ] {
-        let expected = Sample { models, adapters, ..expected };
+        let expected = Sample { adapters, models, ..expected };
         assert_eq!(recognized(page), Some((engine.to_owned(), expected)), "{engine}");
     }
     assert_eq!(recognized("go_goroutines 7\nprocess_open_fds 3\n"), None);
@@ -140,12 +140,11 @@ fn names_are_allocated_only_when_they_change() {
         let (_, sample) = scan.finish().unwrap();
         (sample.adapters, sample.models)
     };
-    let ((a, m), (b, n)) = (read(LLM_D_SIM), read(LLM_D_SIM));
-    assert!(Arc::ptr_eq(&a.unwrap(), b.as_ref().unwrap()));
-    assert!(Arc::ptr_eq(&m.unwrap(), n.as_ref().unwrap()));
-    let (c, o) = read(&LLM_D_SIM.replace("sql", "chat"));
-    assert_ne!((c, o.clone()), (b, n.clone()));
-    assert_eq!(o, n);
+    let (first, again) = (read(LLM_D_SIM), read(LLM_D_SIM));
+    assert!(Arc::ptr_eq(&first.0.unwrap(), again.0.as_ref().unwrap()));
+    assert!(Arc::ptr_eq(&first.1.unwrap(), again.1.as_ref().unwrap()));
+    let other = read(&LLM_D_SIM.replace("sql", "chat"));
+    assert!(other.0 != again.0 && other.1 == again.1);
     assert_eq!(read("vllm:num_requests_waiting 0\n"), (None, None), "the page has none any more");
 }
 

@@ -1,0 +1,95 @@
+use std::collections::BTreeMap;
+
+use super::*;
+use crate::pool::{Adapters, EndpointSpec, Event, Models, Sample, Standing, State};
+use crate::schedule::profile::PickerStep;
+use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
+use crate::server::clock;
+
+/// Endpoints that list these models each, base models first.
+fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
+    let (mut state, now) = (State::new(Duration::from_mins(1)), clock::now());
+    let spec = |n: usize| EndpointSpec {
+        name: format!("pod-{n}"),
+        namespace: "default".to_owned(),
+        address: ([10, 0, 0, u8::try_from(n).unwrap()], 8000).into(),
+        labels: BTreeMap::new(),
+    };
+    state.apply(Event::Endpoints((0..lists.len()).map(spec).collect()), now);
+    let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
+    for (id, list) in ids.into_iter().zip(lists) {
+        let adapters = Adapters { slots: Some(2), ..Adapters::default() };
+        let sample = Sample { adapters: Some(Arc::new(adapters)), ..Sample::default() };
+        let interval = Duration::from_mins(1);
+        state.apply(Event::Scraped { id, sample, at: now, interval }, now);
+        if let Some((base, adapters)) = list {
+            let base = [*base].into_iter().collect();
+            let models = Models { base, adapters: adapters.iter().copied().collect() };
+            state.apply(Event::Listed { id, models, at: now }, now);
+        }
+    }
+    Arc::new(ArcSwap::from_pointee(state.snapshot()))
+}
+
+fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
+    let Build::Picker(picker) = find(&[PLUGINS], "random-picker").unwrap().build else {
+        panic!("a picker")
+    };
+    let picker = PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
+    let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker };
+    let settings = Settings {
+        failure_mode: FailureMode::FailClose,
+        deadline: Duration::from_mins(1),
+        scores: false,
+        clock: clock::now,
+    };
+    Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
+}
+
+fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) -> Decision {
+    let mut request = Parsed::default();
+    (request.prompt_tokens, request.output_cap) = (10, output_cap);
+    let subset = Subset::All;
+    let ask = Ask { request: &request, bodyless: false, model: Some(model), subset: &subset };
+    director.decide(ask, dice).expect("a place")
+}
+
+/// Names of the endpoints that requests for `model` reach.
+fn reached(director: &Director, model: &str) -> Vec<String> {
+    let name = |dice| decide(director, model, None, dice).endpoints[0].spec.name.clone();
+    let mut names: Vec<_> = (0..200).map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+#[test]
+fn two_models_in_a_pool_are_kept_apart_and_what_nobody_serves_goes_anywhere() {
+    let pool = pool(&[Some(("llama", &["sql"])), Some(("qwen", &[])), None]);
+    let director = director(&pool);
+    assert_eq!(reached(&director, "llama"), ["pod-0", "pod-2"]);
+    assert_eq!(reached(&director, "sql"), ["pod-0", "pod-2"]);
+    assert_eq!(reached(&director, "qwen"), ["pod-1", "pod-2"]);
+    assert_eq!(reached(&director, "other"), ["pod-0", "pod-1", "pod-2"]);
+}
+
+#[test]
+fn a_decision_charges_prompt_output_and_adapter_until_it_ends() {
+    let pool = pool(&[Some(("llama", &["sql"]))]);
+    let director = director(&pool);
+    let counts = |decision: &Decision| {
+        let live = &decision.endpoints[0].live;
+        (live.requests(), live.prompt_tokens(), live.decode_tokens())
+    };
+    let first = decide(&director, "sql", Some(7), 0);
+    assert_eq!(counts(&first), (1, 10, 7), "no more than the client allows");
+    let second = decide(&director, "llama", None, 0);
+    assert_eq!(counts(&second), (2, 20, 7 + EXPECTED_OUTPUT));
+    let snapshot = pool.load();
+    let standing = |name| snapshot.standing(snapshot.ready()[0], name, clock::now());
+    assert_eq!(standing("sql"), Some(Standing::Resident));
+    assert_eq!(standing("llama"), Some(Standing::Room), "a base model is no adapter");
+    let live = Arc::clone(&first.endpoints[0].live);
+    drop((first, second));
+    assert_eq!((live.requests(), live.prompt_tokens(), live.decode_tokens()), (0, 0, 0));
+}
