@@ -15,6 +15,7 @@ use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
 use crate::director::{self, Director};
+use crate::discovery;
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
@@ -22,12 +23,13 @@ use crate::pool::{Event, Snapshot, State};
 use crate::prefix::Index;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::{Counters, Scraper};
+use crate::server;
 use crate::server::grpc::Service;
 use crate::server::health::{Health, Pulse};
 use crate::server::listener::Incoming;
 use crate::server::null::Null;
 use crate::server::picker::Picker;
-use crate::{discovery, server, telemetry};
+use crate::telemetry;
 
 use self::listeners::Listeners;
 use self::pool_metrics::{PoolMetrics, Sources};

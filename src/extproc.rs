@@ -21,7 +21,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::director::{Ask, Decision, Director, FailureMode, Rejection};
-use crate::pool::{Endpoint, Subset};
+use crate::pool::Subset;
 use crate::prefix::Chain;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
@@ -104,6 +104,8 @@ pub struct Exchange {
     modes: Option<Modes>,
     /// The gateway takes no replies.
     observed: bool,
+    /// The gateway has told who answers.
+    served: bool,
     identity: u128,
     head: RequestHeaders,
     api: Option<Api>,
@@ -130,6 +132,7 @@ impl Exchange {
             settings,
             modes: None,
             observed: false,
+            served: false,
             identity,
             head: RequestHeaders::default(),
             api: None,
@@ -153,8 +156,8 @@ impl Exchange {
             self.modes = Some(message.protocol_config.map(Modes::told).unwrap_or_default());
         }
         self.observed |= message.observability_mode;
-        if let Some(metadata) = &message.metadata_context {
-            self.metadata(metadata);
+        if let Some(metadata) = message.metadata_context.filter(|m| !m.filter_metadata.is_empty()) {
+            self.metadata(&metadata);
         }
         match message.request {
             Some(Message::RequestHeaders(headers)) => self.request_headers(headers, now),
@@ -216,22 +219,23 @@ impl Exchange {
     /// How long the gateway may be silent now; none when it may for ever.
     pub fn patience(&self) -> Option<Duration> {
         let Settings { body_read_timeout, idle_timeout, .. } = &*self.settings;
-        if self.phase.holds_body() { Some(*body_read_timeout) } else { *idle_timeout }
+        if self.awaits_body() { Some(*body_read_timeout) } else { *idle_timeout }
     }
 
     /// The gateway was silent for longer than that.
     pub fn lost_patience(&mut self) {
-        if self.phase.holds_body() && !self.observed {
+        if self.awaits_body() {
             self.refuse(&Refusal::Stalled);
         } else {
             self.anomaly("idle_stream");
-            self.end = Some(End::Ok);
+            self.end = Some(End::Internal);
         }
     }
 
     /// A fault of ours, caught around a call of this exchange: refuses the request if that is still possible.
     pub fn failed(&mut self) {
         self.anomaly("panic");
+        self.account.refused(who(&self.phase, &self.head), "epp_error", "Internal");
         if matches!(self.phase, Phase::Headers | Phase::Relaying | Phase::Trailers | Phase::Done) {
             self.replies.clear();
             self.end = Some(End::Internal);
@@ -247,24 +251,18 @@ impl Exchange {
         let skipped = self.api.is_some_and(Api::skips_response);
         let unseen = self.modes.is_some_and(|modes| modes.response == BodyMode::None)
             || (self.observed && !self.account.saw_body());
+        let truncated = self.modes.is_some_and(|modes| modes.response == BodyMode::BufferedPartial);
         let half_closed = self.end == Some(End::Ok);
-        self.account.closed(skipped || half_closed || (unseen && self.answer.began()), now);
+        let unseen = (unseen || truncated) && self.answer.began();
+        self.account.closed(skipped, half_closed || unseen, now);
     }
 
-    /// The endpoint that the gateway reports, and the ones that it allows, may come with any message.
+    /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.
     fn metadata(&mut self, metadata: &Metadata) {
-        if metadata.filter_metadata.is_empty() {
-            return;
+        if !matches!(self.phase, Phase::Headers | Phase::Body(_)) {
+            return self.served(metadata);
         }
-        if let Some(endpoint) =
-            metadata::served(metadata).and_then(|address| self.director.endpoint_at(address))
-        {
-            self.served_by(&endpoint);
-        }
-        if self.settings.ignore_subset {
-            return;
-        }
-        if let Some(hint) = metadata::subset(metadata) {
+        if let Some(hint) = metadata::subset(metadata).filter(|_| !self.settings.ignore_subset) {
             if hint.malformed {
                 self.anomaly("subset_hint");
             }
@@ -272,11 +270,22 @@ impl Exchange {
         }
     }
 
-    /// Another endpoint than the chosen one may answer: it has the charge and the prompt then.
-    fn served_by(&mut self, endpoint: &Arc<Endpoint>) {
-        if self.account.served_by(endpoint) {
-            self.director.served(endpoint, &self.chain);
+    /// Another endpoint than the chosen one may answer: it has the charge and the prompt then. Told once.
+    fn served(&mut self, metadata: &Metadata) {
+        if self.served {
+            return;
         }
+        let Some(address) = metadata::served(metadata) else { return };
+        self.served = true;
+        let Some(endpoint) = self.director.endpoint_at(address) else { return };
+        if self.account.served_by(&endpoint) {
+            self.director.served(&endpoint, &self.chain);
+        }
+    }
+
+    /// Whether the gateway is to send the next piece of a body; one that buffers sends when it has all.
+    fn awaits_body(&self) -> bool {
+        self.phase.holds_body() && !self.observed && !self.modes().request.holds_headers()
     }
 
     /// Whether the gateway can still go on without us: it keeps the body, or there is none.

@@ -63,6 +63,9 @@ const FORBIDDEN: &[&str] = &[
     "fastrand::u",
     "fastrand::f",
     "fastrand::bool",
+    "fastrand::shuffle",
+    "Rng::new",
+    "new_v4",
     "tracing::",
     "println!",
     "std::env::var",
@@ -118,6 +121,9 @@ impl Source {
             return vec![format!("{}: in no module of the ladder", self.path)];
         };
         let own = name.split('/').next().unwrap_or_default();
+        let groups = self.lines().filter(|(_, line)| line.contains("crate::{"));
+        let groups = groups
+            .map(|(at, _)| format!("{}:{at}: name modules of the crate one by one", self.path));
         let uses = self
             .lines()
             .flat_map(|(at, line)| line.split("crate::").skip(1).map(move |used| (at, used)));
@@ -126,6 +132,7 @@ impl Source {
         })
         .filter(|(_, used)| !used.is_empty() && *used != own && !below.contains(used))
         .map(|(at, used)| format!("{}:{at}: {name} may not use {used}", self.path))
+        .chain(groups)
         .collect()
     }
 
@@ -206,6 +213,9 @@ fn an_upward_import_and_an_impure_core_are_found() {
     let source = Source { path: "pool/bad.rs".to_owned(), text };
     assert_eq!(source.upward(), ["pool/bad.rs:2: pool may not use server"]);
     assert_eq!(source.impure(), ["pool/bad.rs:3: the core may not say Instant::now"]);
+    let text = "//! Doc.\nuse crate::{metrics, server};\n".to_owned();
+    let group = Source { path: "metrics/bad.rs".to_owned(), text };
+    assert_eq!(group.upward(), ["metrics/bad.rs:2: name modules of the crate one by one"]);
     let outside = Source { path: "stray.rs".to_owned(), text: String::new() };
     assert_eq!(outside.upward().len(), 1);
 }

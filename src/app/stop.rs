@@ -10,8 +10,9 @@ use crate::app::supervisor::Ended;
 /// The task that serves streams; the stop waits for it.
 pub(super) const STREAMS: &str = "ext_proc port";
 
-/// How long open streams may go on once no new ones are taken.
-const LAST_STREAMS: Duration = Duration::from_secs(25);
+/// How long open streams may go on once no new ones are taken: longer than any answer. In Kubernetes the pod's grace
+/// period ends it earlier.
+const LAST_STREAMS: Duration = Duration::from_mins(10);
 
 /// How often it is looked whether streams are open.
 const LOOK: Duration = Duration::from_millis(100);

@@ -7,6 +7,7 @@ use serde::Deserialize;
 
 use crate::config::reader::or_default;
 use crate::config::units::{ChunkBytes, GoDuration, Quantity};
+use crate::director::DECISION_DEADLINE;
 
 const MIB: u64 = 1 << 20;
 
@@ -95,7 +96,7 @@ impl LimitSettings {
                 .filter(|time| !time.is_zero()),
             max_header_bytes: bytes(self.max_header_bytes, MIB / 8),
             max_chunk_bytes: self.max_chunk_bytes.unwrap_or(ChunkBytes::DEFAULT),
-            decision_deadline: time(self.decision_deadline, Duration::from_millis(50)),
+            decision_deadline: time(self.decision_deadline, DECISION_DEADLINE),
         }
     }
 }
@@ -132,7 +133,7 @@ mod tests {
         };
         let limits = flags.over(file).limits(None);
         assert_eq!((limits.max_header_bytes, limits.max_request_body), (1, 3));
-        assert_eq!(limits.decision_deadline, Duration::from_millis(50));
+        assert_eq!(limits.decision_deadline, DECISION_DEADLINE);
         assert_eq!(limits.stream_idle_timeout, None);
     }
 

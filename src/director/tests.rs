@@ -2,6 +2,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, Models, Sample, Standing, State};
+use crate::prefix::Chain;
 use crate::schedule::profile::PickerStep;
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
@@ -50,7 +51,13 @@ fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) 
     let mut request = Parsed::default();
     (request.prompt_tokens, request.output_cap) = (10, output_cap);
     let subset = Subset::All;
-    let ask = Ask { request: &request, bodyless: false, model: Some(model), subset: &subset };
+    let ask = Ask {
+        request: &request,
+        bodyless: false,
+        model: Some(model),
+        subset: &subset,
+        chain: &Chain::default(),
+    };
     director.decide(ask, dice).expect("a place")
 }
 

@@ -3,6 +3,7 @@
 //! Every request whose headers arrived ends in exactly one outcome. Nothing here decides anything: an [`Account`] may be
 //! dropped at any time and gives back what it charged.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -28,7 +29,32 @@ pub(in crate::extproc) struct Account {
 struct Placed {
     endpoint: Arc<Endpoint>,
     in_flight: InFlight,
-    series: Arc<Series>,
+    series: Running,
+}
+
+/// Counts one request as running until dropped.
+#[derive(Debug)]
+struct Running(Arc<Series>);
+
+impl Running {
+    fn begin(series: Arc<Series>) -> Self {
+        series.running.inc();
+        Self(series)
+    }
+}
+
+impl Deref for Running {
+    type Target = Series;
+
+    fn deref(&self) -> &Series {
+        &self.0
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.dec();
+    }
 }
 
 /// What went by of the answer.
@@ -37,7 +63,6 @@ struct Answer {
     status: u16,
     bytes: u64,
     streaming: bool,
-    began: Option<Instant>,
     first_token: Option<Instant>,
     last_event: Option<Instant>,
 }
@@ -88,8 +113,7 @@ impl Account {
     }
 
     fn runs(&mut self, endpoint: Arc<Endpoint>, in_flight: InFlight, series: Arc<Series>) {
-        series.running.inc();
-        self.placed = Some(Placed { endpoint, in_flight, series });
+        self.placed = Some(Placed { endpoint, in_flight, series: Running::begin(series) });
     }
 
     /// Whether anything of the body of the answer passed.
@@ -102,10 +126,12 @@ impl Account {
         self.metrics.request_processing.observe(seconds(self.received, now));
     }
 
-    /// The request was refused.
+    /// The request was refused; only the first refusal counts.
     pub(in crate::extproc) fn refused(&mut self, who: Who<'_>, outcome: &'static str, code: &str) {
-        self.series(who).error(code);
-        self.ended = Some(outcome);
+        if self.ended.is_none() {
+            self.series(who).error(code);
+            self.ended = Some(outcome);
+        }
     }
 
     /// This endpoint answers; true when another one was charged so far.
@@ -121,10 +147,9 @@ impl Account {
     }
 
     /// The headers of the answer arrived.
-    pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool, now: Instant) {
+    pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool) {
         self.answer.status = status;
         self.answer.streaming = streaming;
-        self.answer.began = Some(now);
     }
 
     /// A piece of the answer passed.
@@ -172,21 +197,22 @@ impl Account {
         }
     }
 
-    /// The stream is gone. `unobserved` says that the end of the answer was not ours to see.
-    pub(in crate::extproc) fn closed(&mut self, unobserved: bool, now: Instant) {
-        let Some(received) = self.received.take() else { return };
-        let outcome =
-            self.ended.unwrap_or(if unobserved { "unobserved" } else { "client_disconnect" });
+    /// The stream is gone. `skipped`: the answer was never to be looked at; `unobserved`: its end was not ours to see.
+    pub(in crate::extproc) fn closed(&mut self, skipped: bool, unobserved: bool, now: Instant) {
+        let Some(received) = self.received else { return };
+        if unobserved && self.answer.status >= 400 {
+            self.completed(None, now);
+        }
+        self.received = None;
+        let ended = self.ended.filter(|_| !skipped || self.placed.is_none());
+        let unseen = if skipped || unobserved { "unobserved" } else { "client_disconnect" };
+        let outcome = ended.unwrap_or(unseen);
         self.metrics.outcomes.with_label_values(&[outcome]).inc();
         if outcome == "client_disconnect" {
-            self.metrics
-                .aborted
-                .with_label_values(&[outcome])
-                .observe(seconds(Some(received), now));
+            let lasted = seconds(Some(received), now);
+            self.metrics.aborted.with_label_values(&[outcome]).observe(lasted);
         }
-        if let Some(placed) = self.placed.take() {
-            placed.series.running.dec();
-        }
+        self.placed = None;
     }
 
     fn tokens(&self, series: &Series, usage: Usage, now: Instant) {

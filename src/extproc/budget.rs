@@ -47,7 +47,9 @@ impl Share {
 
     /// Gives everything back.
     pub(in crate::extproc) fn clear(&mut self) {
-        self.budget.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+        if self.bytes > 0 {
+            self.budget.used.fetch_sub(std::mem::take(&mut self.bytes), Ordering::Relaxed);
+        }
     }
 }
 

@@ -103,7 +103,11 @@ impl Refusal {
 
     /// The value of the metric label `outcome`.
     pub(in crate::extproc) fn outcome(&self) -> &'static str {
-        if self.terms().status == 429 { "shed" } else { "rejected" }
+        match self {
+            Self::Rejected(Rejection::Internal(_)) => "epp_error",
+            _ if self.terms().status == 429 => "shed",
+            _ => "rejected",
+        }
     }
 
     /// The value of the metric label `error_code`.

@@ -1,5 +1,6 @@
 //! The half of an exchange up to the decision: headers, body and trailers of the request.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -12,8 +13,11 @@ use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::InFlight;
 use crate::prefix::{Chain, Hashing};
-use crate::request::{Api, Parsed, Parsers, Reading as Read, Scan, rewrite};
+use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
+
+/// What a held piece costs beside its bytes: its slice, and the reply that will carry it.
+const PIECE: usize = 256;
 
 /// How far the request is.
 #[derive(Debug)]
@@ -21,7 +25,7 @@ pub(in crate::extproc) enum Phase {
     /// Its headers have not come.
     Headers,
     /// Its body is read and held.
-    Body(Box<Reading>),
+    Body(Box<Held>),
     /// All that is to be known is known; `target` is the model to ask for when that is another than the client's.
     Deciding { asked: Box<Asked>, target: Option<String> },
     /// It is decided, the body passes.
@@ -34,7 +38,7 @@ pub(in crate::extproc) enum Phase {
 
 /// A body that is coming in.
 #[derive(Debug)]
-pub(in crate::extproc) struct Reading {
+pub(in crate::extproc) struct Held {
     scan: Scan,
     /// None when nobody asks for the prompt's hashes.
     hashing: Option<Hashing>,
@@ -74,11 +78,15 @@ impl Phase {
     }
 }
 
-impl Reading {
+impl Held {
+    /// Reads a piece; a fault of the reader's costs what the body says, not the request.
     fn read(&mut self, piece: &[u8]) {
-        match &mut self.hashing {
+        let read = AssertUnwindSafe(|| match &mut self.hashing {
             Some(hashing) => self.scan.feed(piece, &mut |part| hashing.feed(part)),
             None => self.scan.feed(piece, &mut |_| {}),
+        });
+        if catch_unwind(read).is_err() {
+            (self.scan, self.hashing) = (Scan::opaque(), None);
         }
     }
 }
@@ -170,10 +178,10 @@ impl Exchange {
         self.phase = Phase::Deciding { asked: Box::new(asked), target: None };
     }
 
-    fn reading(&self) -> Reading {
+    fn reading(&self) -> Held {
         let scan = if self.head.encoded { Scan::opaque() } else { Scan::new(self.api) };
         let hashing = self.director.hashing().filter(|_| !self.observed);
-        Reading { scan, hashing, pieces: Vec::new(), len: 0 }
+        Held { scan, hashing, pieces: Vec::new(), len: 0 }
     }
 
     fn read(&mut self, piece: Bytes, end_of_stream: bool) {
@@ -183,7 +191,7 @@ impl Exchange {
         if !self.observed && reading.len > self.settings.body_limit {
             return self.refuse(&Refusal::TooLarge(self.settings.body_limit));
         }
-        if !self.observed && !self.share.grow(piece.len()) {
+        if !self.observed && !self.share.grow(piece.len() + PIECE) {
             return self.refuse(&Refusal::BudgetSpent);
         }
         reading.read(&piece);
@@ -199,9 +207,9 @@ impl Exchange {
     }
 
     /// The body is read as far as it will be.
-    fn finish(&mut self, reading: Reading, ended: Ended) {
+    fn finish(&mut self, held: Held, ended: Ended) {
         let truncated = ended == Ended::Open && self.modes().request == BodyMode::BufferedPartial;
-        let Reading { scan, hashing, pieces, len } = reading;
+        let Held { scan, hashing, pieces, len } = held;
         let lenient = truncated || self.observed;
         let parsed = if lenient { Ok(scan.finish_truncated()) } else { scan.finish() };
         let parsed = match parsed {
@@ -211,7 +219,7 @@ impl Exchange {
         self.api = Some(parsed.api);
         let target = self.target(&parsed);
         let unnamed = parsed.model.is_none() && target.is_none();
-        let chain = hashing.filter(|_| parsed.reading == Read::Read).map(|hashing| {
+        let chain = hashing.filter(|_| parsed.reading == Reading::Read).map(|hashing| {
             let named = || parsed.model.as_ref().map(|model| &*model.name);
             hashing.end(target.as_deref().or_else(named), parsed.cache_salt.as_deref())
         });
@@ -222,7 +230,7 @@ impl Exchange {
         }
         if unnamed
             && asked.parsed.api.requires_model()
-            && asked.parsed.reading == Read::Read
+            && asked.parsed.reading == Reading::Read
             && !truncated
         {
             return self.refuse(&Refusal::NoModel);
@@ -233,7 +241,7 @@ impl Exchange {
     /// The model to ask for when the headers name another one and it can be put into the body.
     fn target(&self, parsed: &Parsed) -> Option<String> {
         let target = self.head.model_rewrite.text()?;
-        if !parsed.api.rewritable() || parsed.reading == Read::Opaque || !parsed.complete {
+        if !parsed.api.rewritable() || parsed.reading == Reading::Opaque || !parsed.complete {
             self.anomaly("model_not_rewritable");
             return None;
         }
@@ -247,7 +255,7 @@ impl Exchange {
             && matches!(self.phase, Phase::Body(_))
             && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
         {
-            let Reading { scan, hashing: _, pieces, len } = *reading;
+            let Held { scan, hashing: _, pieces, len } = *reading;
             let (parsed, chain, ended) = (scan.finish_truncated(), Chain::default(), Ended::Open);
             self.observe(&Asked { parsed, chain, bodyless: false, pieces, len, ended });
         }

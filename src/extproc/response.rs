@@ -76,7 +76,7 @@ impl Exchange {
         self.answer.status = headers.status;
         self.answer.read(&headers);
         let streaming = self.answer.reader.as_ref().is_some_and(|reader| reader.streaming());
-        self.account.answered(headers.status, streaming, now);
+        self.account.answered(headers.status, streaming);
         self.answer.phase = Phase::Body;
         let change = self.unmeasured();
         self.push(reply::headers(Side::Response, change));
@@ -157,7 +157,11 @@ impl Exchange {
 
     /// The one reply to a piece of an answer: the piece as it is, or with the client's model name.
     fn replaced(&mut self, body: Bytes, end_of_stream: bool) -> Change {
-        let held = self.modes().response.holds_headers();
+        let mode = self.modes().response;
+        let held = mode.holds_headers();
+        if mode == BodyMode::BufferedPartial && !end_of_stream {
+            return Change::default();
+        }
         let Some(restorer) = &mut self.answer.restorer else { return Change::default() };
         let mut pieces = Vec::new();
         restorer.push(body, end_of_stream || held, &mut pieces);
