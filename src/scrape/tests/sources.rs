@@ -79,7 +79,7 @@ async fn the_list_of_models_stands_over_the_names_of_series() {
     let known = eventually(&mut bench, |pool| pool.serves(slot, "alias") == Some(true)).await;
     assert_eq!(known.serves(slot, "sql"), Some(true));
     assert_eq!(known.serves(slot, "qwen"), Some(false));
-    assert_eq!((known.adapter("sql"), known.adapter("llama")), (true, false));
+    assert_eq!((known.adapts("sql"), known.adapts("llama")), (true, false));
 }
 
 #[tokio::test]
