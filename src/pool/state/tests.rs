@@ -165,10 +165,7 @@ fn view(snapshot: &Snapshot, now: Instant) -> Vec<String> {
         let adapters = snapshot.adapters(slot, now);
         format!("{numbers:?} {adapters:?} {standings:?} {serves:?}")
     };
-    (1..=3)
-        .map(endpoint)
-        .chain([format!("{:?}", ["a", "b"].map(|m| snapshot.adapts(m)))])
-        .collect()
+    (1..=3).map(endpoint).chain([format!("{:?}", ["a", "b"].map(|m| snapshot.adapts(m)))]).collect()
 }
 
 /// What endpoints may tell, at instants that are all different.
