@@ -318,7 +318,7 @@ fn decision(
 fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
     let expected = cx.request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
     let in_flight = in_flight.decoding(expected);
-    match cx.model.filter(|model| cx.snapshot.adapter(model)) {
+    match cx.model.filter(|model| cx.snapshot.adapts(model)) {
         Some(adapter) => in_flight.adapting(adapter, cx.now),
         None => in_flight,
     }

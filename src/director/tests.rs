@@ -7,7 +7,7 @@ use crate::schedule::profile::PickerStep;
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 
-/// Endpoints that list these models each, base models first.
+/// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
     let (mut state, now) = (State::new(Duration::from_mins(1)), clock::now());
     let spec = |n: usize| EndpointSpec {
@@ -19,7 +19,9 @@ fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
     state.apply(Event::Endpoints((0..lists.len()).map(spec).collect()), now);
     let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
     for (id, list) in ids.into_iter().zip(lists) {
-        let adapters = Adapters { slots: Some(2), ..Adapters::default() };
+        let running = list.and_then(|(_, adapters)| adapters.last().copied());
+        let running = running.into_iter().collect();
+        let adapters = Adapters { running, slots: Some(2), ..Adapters::default() };
         let sample = Sample { adapters: Some(Arc::new(adapters)), ..Sample::default() };
         let interval = Duration::from_mins(1);
         state.apply(Event::Scraped { id, sample, at: now, interval }, now);
@@ -33,11 +35,10 @@ fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
 }
 
 fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    let Build::Picker(picker) = find(&[PLUGINS], "random-picker").unwrap().build else {
-        panic!("a picker")
-    };
-    let picker = PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
-    let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker };
+    by(random(), pool)
+}
+
+fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     let settings = Settings {
         failure_mode: FailureMode::FailClose,
         deadline: Duration::from_mins(1),
@@ -45,6 +46,14 @@ fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
         clock: clock::now,
     };
     Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
+}
+
+fn random() -> Profile {
+    let Build::Picker(picker) = find(&[PLUGINS], "random-picker").unwrap().build else {
+        panic!("a picker")
+    };
+    let picker = PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
+    Profile { filters: Vec::new(), scorers: Vec::new(), picker }
 }
 
 fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) -> Decision {
@@ -78,6 +87,25 @@ fn two_models_in_a_pool_are_kept_apart_and_what_nobody_serves_goes_anywhere() {
     assert_eq!(reached(&director, "sql"), ["pod-0", "pod-2"]);
     assert_eq!(reached(&director, "qwen"), ["pod-1", "pod-2"]);
     assert_eq!(reached(&director, "other"), ["pod-0", "pod-1", "pod-2"]);
+}
+
+#[test]
+fn the_default_policy_sends_a_request_where_its_adapter_is_loaded() {
+    let all: &[&str] = &["chat", "sql"];
+    let pool = pool(&[
+        Some(("llama", &["sql", "chat"])),
+        Some(("llama", all)),
+        Some(("llama", &["sql", "chat"])),
+    ]);
+    let policy = crate::config::load(None, &[PLUGINS]).unwrap().profile;
+    let director = by(policy, &pool);
+    assert_eq!(reached(&director, "sql"), ["pod-1"]);
+    assert_eq!(reached(&director, "chat"), ["pod-0", "pod-2"]);
+    assert_eq!(
+        reached(&director, "llama"),
+        ["pod-0", "pod-1", "pod-2"],
+        "a base model goes anywhere"
+    );
 }
 
 #[test]

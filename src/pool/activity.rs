@@ -13,6 +13,9 @@ use crate::pool::Adapters;
 /// Adapters remembered for an endpoint; the one that was active longest ago is forgotten first.
 const REMEMBERED: usize = 64;
 
+/// The longest name that is remembered, in bytes; clients choose names. A longer one is known by pages alone.
+const LONGEST_NAME: usize = 256;
+
 /// An adapter that nobody has used for so long may have been unloaded by whomever we do not see.
 const LOADED_FOR: Duration = Duration::from_mins(5);
 
@@ -110,6 +113,7 @@ impl Activity {
     fn note(&mut self, name: &str, at: Instant) {
         match self.0.iter_mut().find(|active| &*active.name == name) {
             Some(active) => active.last = active.last.max(at),
+            None if name.len() > LONGEST_NAME => return,
             None => self.0.push(Active { name: name.into(), last: at, in_flight: 0 }),
         }
         if self.0.len() > REMEMBERED {
@@ -209,6 +213,7 @@ mod tests {
             activity.begin(&format!("a{n}"), start + Duration::from_millis(n.into()));
             activity.end(&format!("a{n}"));
         }
+        activity.begin(&"x".repeat(LONGEST_NAME + 1), start + LOADED_FOR);
         assert_eq!(activity.0.len(), REMEMBERED);
         let (wide, now) = (page(&[], &[], 100), start + Duration::from_secs(1));
         assert_eq!(activity.standing("a999", Some(&wide), now), Some(Resident));

@@ -122,7 +122,7 @@ impl Snapshot {
 
     /// Whether a request for `model` may be one for an adapter: it is listed as one, or it is no base model that is
     /// known and some server has adapters.
-    pub fn adapter(&self, model: &str) -> bool {
+    pub fn adapts(&self, model: &str) -> bool {
         self.served.base(model).map_or(self.adapting, |base| !base)
     }
 

@@ -151,7 +151,7 @@ fn a_list_of_models_goes_with_its_endpoint_and_stands_over_the_names_of_series()
     state.apply(list(&[]), later);
     assert_eq!(serves(&mut state, "llama"), None);
     assert_eq!(state.apply(listed(id, &["llama"], &[], later), later), Change::Nothing);
-    assert!(state.lists.is_empty() && !state.snapshot().adapter("sql"));
+    assert!(state.lists.is_empty() && !state.snapshot().adapts("sql"));
 }
 
 /// All that a reader sees of a pool of the endpoints 1 to 3.
@@ -165,10 +165,7 @@ fn view(snapshot: &Snapshot, now: Instant) -> Vec<String> {
         let adapters = snapshot.adapters(slot, now);
         format!("{numbers:?} {adapters:?} {standings:?} {serves:?}")
     };
-    (1..=3)
-        .map(endpoint)
-        .chain([format!("{:?}", ["a", "b"].map(|m| snapshot.adapter(m)))])
-        .collect()
+    (1..=3).map(endpoint).chain([format!("{:?}", ["a", "b"].map(|m| snapshot.adapts(m)))]).collect()
 }
 
 /// What endpoints may tell, at instants that are all different.

@@ -25,7 +25,7 @@ struct LoraAffinity {}
 
 impl Scorer for LoraAffinity {
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
-        let Some(adapter) = cx.model.filter(|model| cx.snapshot.adapter(model)) else { return };
+        let Some(adapter) = cx.model.filter(|model| cx.snapshot.adapts(model)) else { return };
         let standing = |slot| cx.snapshot.standing(slot, adapter, cx.now);
         let tells = |slot| cx.snapshot.adapters(slot, cx.now).is_some();
         let read = |slot, _| match standing(slot).filter(|_| tells(slot)) {

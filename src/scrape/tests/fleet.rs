@@ -78,7 +78,7 @@ async fn an_adapter_is_resident_where_it_ran_though_the_page_shows_it_no_more() 
     let standing = |pool: &Snapshot, name| pool.standing(slot, name, std::time::Instant::now());
     let known = |pool: &Snapshot| pool.serves(slot, "sql") == Some(true);
     let pool = until(&mut bench, |pool| known(pool) && standing(pool, "sql").is_some()).await;
-    assert!(pool.adapter("sql") && !pool.adapter("llama"));
+    assert!(pool.adapts("sql") && !pool.adapts("llama"));
     assert_eq!(standing(&pool, "sql"), Some(Standing::Room));
     let ask = |model: &str| {
         let body = format!("{{\"model\":\"{model}\",\"prompt\":\"a\",\"max_tokens\":20}}");

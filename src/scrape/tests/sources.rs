@@ -79,7 +79,7 @@ async fn the_list_of_models_stands_over_the_names_of_series() {
     let known = eventually(&mut bench, |pool| pool.serves(slot, "alias") == Some(true)).await;
     assert_eq!(known.serves(slot, "sql"), Some(true));
     assert_eq!(known.serves(slot, "qwen"), Some(false));
-    assert_eq!((known.adapter("sql"), known.adapter("llama")), (true, false));
+    assert_eq!((known.adapts("sql"), known.adapts("llama")), (true, false));
 }
 
 #[tokio::test]
@@ -93,6 +93,13 @@ async fn without_a_list_the_names_of_series_are_the_models() {
     assert_eq!(bench.counters.lists(), 0, "a server without a list has not failed");
 }
 
+/// Waits for a list that could not be read.
+async fn counted(counters: &Counters) {
+    while counters.lists() == 0 {
+        sleep(Duration::from_millis(5)).await;
+    }
+}
+
 #[tokio::test]
 async fn a_list_that_is_none_or_has_no_end_is_counted_and_leaves_the_metrics_alone() {
     for answer in [|| "{\"data\":[{\"id\":7}]}".into_response(), endless] {
@@ -104,12 +111,7 @@ async fn a_list_that_is_none_or_has_no_end_is_counted_and_leaves_the_metrics_alo
         let mut server = JoinSet::new();
         server.spawn(async move { axum::serve(listener, router).await });
         let mut bench = bench(&[address], &defaults());
-        let counted = async {
-            while bench.counters.lists() == 0 {
-                sleep(Duration::from_millis(5)).await;
-            }
-        };
-        timeout(DEADLINE, counted).await.expect("counted in time");
+        timeout(DEADLINE, counted(&bench.counters)).await.expect("counted in time");
         assert_eq!(bench.next().await.1.waiting, Some(3.0));
         assert_eq!(bench.counters.errors().map(|(_, count)| count).sum::<u64>(), 0);
     }

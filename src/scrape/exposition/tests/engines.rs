@@ -161,6 +161,31 @@ fn a_page_that_breaks_off_leaves_nothing_to_the_next() {
     assert_eq!(sample, Sample { waiting: Some(1.0), ..Sample::default() });
 }
 
+proptest! {
+    #[test]
+    fn any_labels_in_any_pieces_read_the_same(
+        lines in prop::collection::vec(
+            (0..6_usize, "(\\{[a-c=\",\\\\ {}]{0,16})?", "(\\{(model_name|max_lora|block_size|request_type)=\"[a-z0-9,\\\\]{0,6}\"\\})?", "[0-9.eN-]{0,4}"),
+            0..10,
+        ),
+        chunk in 1..60_usize,
+    ) {
+        let metrics = [
+            "vllm:num_requests_waiting", "vllm:lora_requests_info", "vllm:cache_config_info",
+            "sglang:num_queue_reqs", "nv_trt_llm_request_metrics", "trtllm_kv_cache_max_blocks",
+        ];
+        let line = |(name, soup, labels, value): &(usize, String, String, String)| {
+            format!("{}{labels}{soup} {value}\n", metrics[*name])
+        };
+        let text: String = lines.iter().map(line).collect();
+        let dialects = Dialects::new(&Engines::default());
+        let mut pieces = Scan::new(dialects.dialect(None));
+        text.as_bytes().chunks(chunk).for_each(|piece| pieces.feed(piece));
+        let whole = recognized(&text);
+        prop_assert_eq!(pieces.finish().map(|(_, sample)| sample), whole.map(|(_, sample)| sample));
+    }
+}
+
 #[test]
 fn a_page_of_endless_models_tells_none() {
     let series = |n| format!("vllm:num_requests_waiting{{model_name=\"model-{n}\"}} 1\n");
