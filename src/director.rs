@@ -188,9 +188,6 @@ impl Director {
                 (true, true, _) => Err(Rejection::NoEndpoints),
                 (false, _, true) => self.least_loaded(&snapshot, began, scratch, dice),
                 (false, _, false) => {
-                    if let Some(affinity) = &self.affinity {
-                        affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-                    }
                     self.by_policy(ask, (&snapshot, began), (scratch, signals), dice)
                 }
             }
@@ -204,9 +201,17 @@ impl Director {
         &self,
         ask: Ask<'_>,
         (snapshot, began): (&Snapshot, Instant),
-        (scratch, signals): (&mut Scratch, &Signals),
+        (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
+        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
+        match &self.affinity {
+            Some(affinity) if informed => {
+                affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
+            }
+            // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
+            _ => signals.prefix.clear(),
+        }
         let Ask { request, model, .. } = ask;
         let cx = PickContext { request, model, snapshot, signals, now: began };
         let late =
@@ -214,7 +219,6 @@ impl Director {
         let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
-        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
         self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();

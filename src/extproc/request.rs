@@ -207,8 +207,8 @@ impl Exchange {
         let target = self.target(&parsed);
         let unnamed = parsed.model.is_none() && target.is_none();
         let chain = hashing.filter(|_| parsed.reading == Read::Read).map(|hashing| {
-            let model = target.as_deref().or(parsed.model.as_ref().map(|model| &*model.name));
-            hashing.end(model, parsed.cache_salt.as_deref())
+            let named = || parsed.model.as_ref().map(|model| &*model.name);
+            hashing.end(target.as_deref().or_else(named), parsed.cache_salt.as_deref())
         });
         let chain = chain.unwrap_or_default();
         let asked = Box::new(Asked { parsed, chain, bodyless: false, pieces, len, ended });

@@ -2,8 +2,9 @@
 //!
 //! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
 //! with the hash before it as the seed, so equal hashes mean equal beginnings. Model and salt may stand behind the
-//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. The last
-//! block may be shorter; it is a hit only for the very same prompt.
+//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. Whole
+//! blocks count alone, other than in the reference: a rest saves next to nothing, and as a block it would draw all
+//! requests of one short text to one endpoint.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::request::PromptPart;
 /// Bytes of text that count as a token.
 const TOKEN_BYTES: usize = 4;
 
-/// The hashes of a prompt's blocks, first block first; empty when there is no prompt.
+/// The hashes of a prompt's whole blocks, first block first; empty when there is none.
 ///
 /// At most [`Settings::chain_limit`] long. `Debug` prints the length only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -42,8 +43,8 @@ pub struct Hashing {
     links: Vec<u64>,
     /// The block that is not yet full.
     open: Vec<u8>,
-    /// The prompt is read as far as it counts.
-    done: bool,
+    /// Another prompt of the batch has begun.
+    ended: bool,
 }
 
 impl Hashing {
@@ -57,7 +58,7 @@ impl Hashing {
             limit: settings.chain_limit,
             links: Vec::new(),
             open: Vec::new(),
-            done: settings.chain_limit == 0,
+            ended: false,
         }
     }
 
@@ -66,48 +67,43 @@ impl Hashing {
         match part {
             PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.bytes(bytes),
             PromptPart::Token(id) => self.bytes(&id.to_le_bytes()),
-            PromptPart::Next => self.done |= !self.links.is_empty() || !self.open.is_empty(),
+            PromptPart::Next => self.ended |= !self.links.is_empty() || !self.open.is_empty(),
         }
     }
 
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
     /// have no hash in common.
     pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        if !self.open.is_empty() && self.links.len() < self.limit {
-            let open = std::mem::take(&mut self.open);
-            self.link(&open);
-        }
         let key = keyed(keyed(self.seed, model), salt);
         self.links.iter_mut().for_each(|link| *link ^= key);
         Chain(self.links)
     }
 
     fn bytes(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.done {
-            if self.open.is_empty()
-                && let Some((block, rest)) = bytes.split_at_checked(self.block_bytes)
-            {
-                self.link(block);
-                bytes = rest;
+        while !bytes.is_empty() && !self.done() {
+            let room = self.block_bytes - self.open.len();
+            let (part, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
+            bytes = rest;
+            if part.len() == self.block_bytes {
+                self.links.push(self.link(part));
                 continue;
             }
-            let room = self.block_bytes - self.open.len();
-            let (now, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
-            self.open.extend_from_slice(now);
-            bytes = rest;
+            self.open.extend_from_slice(part);
             if self.open.len() == self.block_bytes {
-                let mut block = std::mem::take(&mut self.open);
-                self.link(&block);
-                block.clear();
-                self.open = block;
+                self.links.push(self.link(&self.open));
+                self.open.clear();
             }
         }
     }
 
-    fn link(&mut self, block: &[u8]) {
+    /// Whether the prompt is read as far as it counts.
+    fn done(&self) -> bool {
+        self.ended || self.links.len() >= self.limit
+    }
+
+    fn link(&self, block: &[u8]) -> u64 {
         let before = self.links.last().copied().unwrap_or(self.seed);
-        self.links.push(xxh3_64_with_seed(block, before));
-        self.done |= self.links.len() >= self.limit;
+        xxh3_64_with_seed(block, before)
     }
 }
 
@@ -144,9 +140,9 @@ mod tests {
     fn a_common_beginning_gives_common_hashes_up_to_the_first_difference() {
         let (a, b) = ("x".repeat(600), "x".repeat(300) + &"y".repeat(300));
         let (a, b) = (chain(a.as_bytes(), None, None), chain(b.as_bytes(), None, None));
-        assert_eq!((a.hashes().len(), b.hashes().len()), (3, 3), "256 bytes a block, and a rest");
+        assert_eq!((a.hashes().len(), b.hashes().len()), (2, 2), "256 bytes a block");
         let equal: Vec<_> = a.hashes().iter().zip(b.hashes()).map(|(a, b)| a == b).collect();
-        assert_eq!(equal, [true, false, false]);
+        assert_eq!(equal, [true, false]);
     }
 
     #[test]
@@ -161,7 +157,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for model in keys {
             for salt in keys {
-                assert!(seen.insert(chain(b"text", model, salt).0), "{model:?} {salt:?}");
+                assert!(seen.insert(chain(&[b'x'; 256], model, salt).0), "{model:?} {salt:?}");
             }
         }
     }
@@ -178,12 +174,13 @@ mod tests {
 
     #[test]
     fn of_a_batch_the_first_prompt_counts_and_of_a_long_one_its_beginning() {
+        let [one, two] = [[1; 256], [2; 256]];
         let mut hashing = hashing();
-        for part in [PromptPart::Next, PromptPart::Text(b"one"), PromptPart::Next] {
+        for part in [PromptPart::Next, PromptPart::Text(&one), PromptPart::Next] {
             hashing.feed(part);
         }
-        hashing.feed(PromptPart::Text(b"two"));
-        assert_eq!(hashing.end(None, None), chain(b"one", None, None));
+        hashing.feed(PromptPart::Text(&two));
+        assert_eq!(hashing.end(None, None), chain(&one, None, None));
         let settings = Settings { chain_limit: 2, ..Settings::default() };
         let mut short = Hashing::new(&settings, 7);
         short.feed(PromptPart::Text(&[b'x'; 1000]));
@@ -192,11 +189,16 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_shorter_than_a_block_has_no_hashes() {
+        assert_eq!(chain(&[b'x'; 255], None, None), Chain::default());
+    }
+
+    #[test]
     fn debug_output_holds_no_text() {
         let mut hashing = hashing();
         hashing.feed(PromptPart::Text(b"secret"));
         assert_eq!(format!("{hashing:?}"), "Hashing { links: 0, .. }");
-        assert_eq!(format!("{:?}", hashing.end(None, None)), "Chain(1 blocks)");
+        assert_eq!(format!("{:?}", hashing.end(None, None)), "Chain(0 blocks)");
     }
 
     proptest! {

@@ -104,7 +104,7 @@ impl Index {
         let Some(cache) = self.cache(id) else { return };
         let Some(blocks) = &mut *cache.blocks.lock() else { return };
         let capacity = self.capacity(capacity);
-        let hashes = chain.hashes().get(..capacity).unwrap_or(chain.hashes());
+        let hashes = chain.hashes().get(..capacity).unwrap_or_else(|| chain.hashes());
         for &hash in hashes.iter().rev() {
             if blocks.touch(hash) {
                 self.add(hash, id.slot);
@@ -129,7 +129,9 @@ impl Index {
         }
         self.count.store(stay.len(), Ordering::Relaxed);
         drop(caches);
-        gone.iter().for_each(|cache| self.retire(cache));
+        for cache in gone {
+            self.retire(&cache);
+        }
         for cache in stay {
             if let Some(blocks) = &mut *cache.blocks.lock() {
                 self.evict(cache.id.slot, blocks, self.share());
@@ -229,7 +231,9 @@ impl Hasher for Same {
     }
 
     fn write(&mut self, bytes: &[u8]) {
-        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+        for byte in bytes {
+            self.write_u64(u64::from(*byte));
+        }
     }
 
     fn write_u64(&mut self, value: u64) {

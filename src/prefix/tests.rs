@@ -28,6 +28,8 @@ fn ids(snapshot: &Snapshot) -> Vec<EndpointId> {
     snapshot.endpoints().map(|endpoint| endpoint.id).collect()
 }
 
+/// A cache of so many blocks.
+#[expect(clippy::unnecessary_wraps, reason = "as it is handed on")]
 fn tokens(blocks: usize) -> Option<u64> {
     Some(blocks as u64 * u64::from(BLOCK_TOKENS))
 }
@@ -95,7 +97,9 @@ fn the_capacity_follows_the_endpoint_unless_it_is_fixed() {
 fn an_endpoint_that_left_is_forgotten_and_its_late_records_are_ignored() {
     let (snapshot, index) = (fixture::snapshot(2), Index::new(Settings::default(), 1));
     let (ids, prompt) = (ids(&snapshot), chain(&index, b"abc"));
-    ids.iter().for_each(|&id| index.record(id, &prompt, None));
+    for id in &ids {
+        index.record(*id, &prompt, None);
+    }
     index.keep(|id| id != ids[0]);
     assert_eq!((blocks(&index, b"abc", snapshot.ready()), index.len()), (vec![0, 3], 3));
     index.record(ids[0], &prompt, None);
@@ -124,7 +128,9 @@ fn all_endpoints_share_the_limit() {
     let ids = ids(&snapshot);
     index.record(ids[0], &chain(&index, b"abcdefghij"), None);
     assert_eq!(index.len(), 8);
-    ids[1..].iter().for_each(|&id| index.record(id, &chain(&index, b"abcdefghij"), None));
+    for id in &ids[1..] {
+        index.record(*id, &chain(&index, b"abcdefghij"), None);
+    }
     index.keep(|_| true);
     assert_eq!(blocks(&index, b"abcdefghij", snapshot.ready()), [2; 4]);
     index.keep(|id| id == ids[3]);
@@ -145,25 +151,27 @@ fn threads_that_record_search_and_leave_at_once_leave_nothing_behind() {
     let ids = ids(&snapshot);
     std::thread::scope(|scope| {
         for seed in 0..4 {
-            let (index, ids, ready) = (&index, &ids, snapshot.ready());
-            scope.spawn(move || {
-                let mut rng = fastrand::Rng::with_seed(seed);
-                for _ in 0..2_000 {
-                    let prompt: Vec<u8> = (0..rng.usize(1..12)).map(|_| rng.u8(0..3)).collect();
-                    index.record(ids[rng.usize(..8)], &chain(index, &prompt), tokens(20));
-                    let found = blocks(index, &prompt, ready);
-                    assert!(found.iter().all(|&blocks| blocks as usize <= prompt.len()));
-                    if rng.u8(..) == 0 {
-                        index.keep(|id| id != ids[rng.clone().usize(..4)]);
-                    }
-                }
-            });
+            let (index, snapshot, ids) = (&index, &snapshot, &ids);
+            scope.spawn(move || disturb(index, snapshot, ids, fastrand::Rng::with_seed(seed)));
         }
     });
     assert!(index.len() <= 8 * 20);
     index.keep(|_| false);
     assert_eq!(blocks(&index, &[0, 1, 2], snapshot.ready()), [0; 8]);
     assert!(index.is_empty());
+}
+
+fn disturb(index: &Index, snapshot: &Snapshot, ids: &[EndpointId], mut rng: fastrand::Rng) {
+    for _ in 0..2_000 {
+        let prompt: Vec<u8> = (0..rng.usize(1..12)).map(|_| rng.u8(0..3)).collect();
+        index.record(ids[rng.usize(..8)], &chain(index, &prompt), tokens(20));
+        let found = blocks(index, &prompt, snapshot.ready());
+        assert!(found.iter().all(|&blocks| blocks as usize <= prompt.len()));
+        if rng.u8(..) == 0 {
+            let leaves = ids[rng.usize(..4)];
+            index.keep(|id| id != leaves);
+        }
+    }
 }
 
 /// One step of a history: an endpoint is given a prompt with so many blocks of cache, or is replaced.
@@ -227,7 +235,7 @@ proptest! {
             let contiguous = |has: &Vec<Vec<u8>>| {
                 (1..=prompt.len()).take_while(|&end| has.iter().any(|b| b[..] == prompt[..end])).count()
             };
-            let want: Vec<_> = model.iter().map(|has| contiguous(has) as u32).collect();
+            let want: Vec<_> = model.iter().map(|has| u32::try_from(contiguous(has)).unwrap()).collect();
             prop_assert_eq!(blocks(&index, prompt, snapshot.ready()), want);
         }
         for has in &model {

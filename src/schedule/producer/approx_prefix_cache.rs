@@ -62,9 +62,9 @@ impl ApproxPrefixCache {
         }
         let given =
             if old > 0 && self.block_size_tokens == ENGINE_BLOCK_TOKENS { old } else { new };
-        let tokens = u32::try_from(given).map_err(|_| {
-            BadParameters(format!("blockSizeTokens is {given}, which is too large"))
-        })?;
+        let Ok(tokens) = u32::try_from(given) else {
+            return Err(BadParameters(format!("blockSizeTokens is {given}, which is too large")));
+        };
         let block = NonZeroU32::MIN.saturating_add(tokens.max(BLOCK_TOKENS) - 1);
         let blocks = at_least("lruCapacityPerServer", self.lru_capacity_per_server, 1)?;
         let settings = Settings {

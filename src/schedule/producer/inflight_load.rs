@@ -32,7 +32,7 @@ struct InflightLoad {
 
 impl InflightLoad {
     fn producer(self) -> Result<Producer, BadParameters> {
-        if let Some(ratio) = self.output_ratio.filter(|ratio| !(*ratio >= 0.0)) {
+        if let Some(ratio) = self.output_ratio.filter(|ratio| *ratio < 0.0) {
             return Err(BadParameters(format!("outputRatio is {ratio}, give 0 or more")));
         }
         if let Some(most) = self.max_estimated_output_tokens {
