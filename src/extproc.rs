@@ -232,7 +232,7 @@ impl Exchange {
     /// A fault of ours, caught around a call of this exchange: refuses the request if that is still possible.
     pub fn failed(&mut self) {
         self.anomaly("panic");
-        if matches!(self.phase, Phase::Headers | Phase::Done | Phase::Relaying) {
+        if matches!(self.phase, Phase::Headers | Phase::Relaying | Phase::Trailers | Phase::Done) {
             self.replies.clear();
             self.end = Some(End::Internal);
         } else {
@@ -347,7 +347,9 @@ fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders) -> Who<'a> {
         Phase::Deciding { asked, target } => {
             (asked.model(), target.as_deref().or_else(|| asked.model()))
         }
-        Phase::Headers | Phase::Body(_) | Phase::Relaying | Phase::Done => (None, None),
+        Phase::Headers | Phase::Body(_) | Phase::Relaying | Phase::Trailers | Phase::Done => {
+            (None, None)
+        }
     };
     Who { model, target, fairness_id: head.fairness_id.text() }
 }

@@ -8,6 +8,7 @@
 mod envoy {
     mod bodies;
     mod chaos;
+    mod demo;
     mod destination;
     mod failures;
     mod istio;

@@ -11,7 +11,7 @@ mod summary;
 mod traffic;
 
 use std::net::SocketAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
@@ -55,6 +55,9 @@ pub struct Options {
     /// Seed of the traffic
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
+    /// Lodesman's binary, if not the one beside this program
+    #[arg(long, value_name = "FILE")]
+    pub lodesman: Option<PathBuf>,
     /// End after the summary instead of running on; also by the environment variable ONCE=1
     #[arg(long)]
     pub once: bool,
@@ -67,7 +70,7 @@ pub struct Options {
 /// When a part does not start or ends by itself, or a request failed.
 pub async fn run(options: &Options) -> Result<()> {
     let mut screen = Screen::new();
-    let binary = binary()?;
+    let binary = options.lodesman.clone().map_or_else(binary, Ok)?;
     let arrivals = traffic::plan(options);
     screen.say(&format!(
         "{} requests of {} simulated seconds, {} times faster than real time, over {} simulated servers\n",

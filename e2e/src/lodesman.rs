@@ -91,17 +91,16 @@ impl Fleet {
     }
 }
 
-/// The `lodesman` binary beside the running program, or the one that `LODESMAN_BINARY` names.
+/// The `lodesman` binary beside the running program.
 ///
 /// # Errors
 /// When there is none.
 pub fn binary() -> Result<PathBuf> {
-    let path = match env::var_os("LODESMAN_BINARY") {
-        Some(path) => PathBuf::from(path),
-        None => env::current_exe()?.with_file_name("lodesman"),
-    };
+    let path = env::current_exe()?.with_file_name("lodesman");
     let found = path.is_file().then_some(path.clone());
-    found.with_context(|| format!("{} is missing: build it or set LODESMAN_BINARY", path.display()))
+    found.with_context(|| {
+        format!("{} is missing: build it, or name it by --lodesman", path.display())
+    })
 }
 
 /// Name and address from a log line that says that a listener is open.

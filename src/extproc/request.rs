@@ -24,8 +24,10 @@ pub(in crate::extproc) enum Phase {
     Body(Box<Reading>),
     /// All that is to be known is known; `target` is the model to ask for when that is another than the client's.
     Deciding { asked: Box<Asked>, target: Option<String> },
-    /// It is decided, the body passes; `untold` says that its length is not known yet.
+    /// It is decided, the body passes.
     Relaying,
+    /// Its body has ended; trailers may follow.
+    Trailers,
     /// It has ended.
     Done,
 }
@@ -131,17 +133,20 @@ impl Exchange {
             Phase::Body(_) => self.read(body, end_of_stream),
             Phase::Relaying => self.relay(body, end_of_stream),
             Phase::Headers => self.anomaly("body_before_headers"),
-            Phase::Deciding { .. } | Phase::Done if body.is_empty() => {
+            Phase::Deciding { .. } | Phase::Trailers | Phase::Done if body.is_empty() => {
                 self.anomaly("duplicate_eos");
             }
-            Phase::Deciding { .. } | Phase::Done => self.anomaly("body_after_eos"),
+            Phase::Deciding { .. } | Phase::Trailers | Phase::Done => {
+                self.anomaly("body_after_eos");
+            }
         }
     }
 
     pub(in crate::extproc) fn request_trailers(&mut self) {
         match std::mem::replace(&mut self.phase, Phase::Done) {
             Phase::Body(reading) => self.finish(*reading, Ended::Trailers),
-            Phase::Relaying | Phase::Done => self.push(reply::trailers(Side::Request)),
+            Phase::Relaying | Phase::Trailers => self.push(reply::trailers(Side::Request)),
+            Phase::Done => self.anomaly("duplicate_request_trailers"),
             before @ (Phase::Headers | Phase::Deciding { .. }) => {
                 self.anomaly("unexpected_request_trailers");
                 self.phase = before;
@@ -239,6 +244,7 @@ impl Exchange {
     /// The answer begins. Envoy tells an observer no body modes, so a body that has not ended by now may never come.
     pub(in crate::extproc) fn observe_late(&mut self) {
         if self.observed
+            && matches!(self.phase, Phase::Body(_))
             && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
         {
             let Reading { scan, hashing: _, pieces, len } = *reading;
@@ -249,7 +255,7 @@ impl Exchange {
 
     /// Charges what another stream has decided: an observer takes part in accounting alone.
     fn observe(&mut self, asked: &Asked) {
-        self.phase = Phase::Done;
+        self.phase = Phase::Trailers;
         self.answer.expect(self.api, None);
         let destination = self
             .head
@@ -279,6 +285,9 @@ impl Exchange {
         self.chain = chain;
         let model = parsed.model.as_ref().map(|model| model.name.clone());
         self.answer.expect(self.api, model.as_deref().zip(target.as_deref()));
+        if ended != Ended::Trailers {
+            self.phase = Phase::Trailers;
+        }
         let mut change = self.change(&decision);
         let (pieces, new_len) = match &target {
             Some(target) => rewrite(&pieces, &parsed, target),
@@ -329,7 +338,7 @@ impl Exchange {
             }
         }
         if end_of_stream {
-            self.phase = Phase::Done;
+            self.phase = Phase::Trailers;
         }
     }
 

@@ -70,7 +70,7 @@ async fn member_of_a_pool_is_chosen_by_metadata_or_header_and_told_as_served() {
         let served = json!(fleet.servers[2].to_string());
         assert_eq!(log[3]["lb"][format!("{DESTINATION}-served")], served, "{log:?}");
     }
-    assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 0.0);
+    assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 0);
     at_rest(&picker).await;
 }
 
@@ -86,7 +86,7 @@ async fn server_that_the_gateway_took_instead_is_charged() {
     let answer = envoy.client().post(CHAT, &chat(1, false)).await.unwrap();
     assert_eq!(server_of(&answer), fleet.servers[0]);
     at_rest(&picker).await;
-    assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 1.0);
+    assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 1);
 }
 
 #[tokio::test]
@@ -190,10 +190,11 @@ async fn list_of_destinations_gives_a_retry_somewhere_to_go() {
         ]}],
         "lodesman": {"destinationList": "multi"},
     });
-    let fleet = fleet(2, "--time-scale 50").await;
+    let fleet = fleet(3, "--time-scale 50").await;
     let endpoints = format!("{},{}", fleet.servers[0], fleet.servers[1]);
     let args = ["--endpoints", &endpoints, "--config-text", &config.to_string()];
     let picker = picker_of(args.map(str::to_owned)).await;
+    // Without the list the retry would go to any of the three.
     let pool = override_host(&fleet.servers, Destination::Metadata);
     let mut config = EnvoyConfig::picked(ExtProc::full_duplex(picker.ext_proc), pool);
     config.retries = 1;
@@ -205,7 +206,7 @@ async fn list_of_destinations_gives_a_retry_somewhere_to_go() {
     }
     let seen = requests_at(fleet.servers[1]).await.pop().unwrap();
     let told = seen["headers"][DESTINATION].as_str().unwrap().to_owned();
-    assert!(fleet.servers.iter().all(|server| told.contains(&server.to_string())), "{told}");
+    assert!(fleet.servers[..2].iter().all(|server| told.contains(&server.to_string())), "{told}");
     at_rest(&picker).await;
 }
 

@@ -6,14 +6,15 @@ use std::time::Duration;
 use anyhow::ensure;
 use http::Request;
 use lodesman_e2e::client::Answer;
-use lodesman_e2e::envoy::{Destination, ExtProc, HealthCheck, Picker, Pool};
+use lodesman_e2e::envoy::{BodyMode, Destination, ExtProc, HealthCheck, Mode, Picker, Pool};
 use lodesman_e2e::{Body, Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
 use serde_json::json;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::stage::{
-    CHAT, SOON, Stage, at_rest, binary, chat, duplex, fleet, is_honest, is_whole, picker,
+    CHAT, SOON, Stage, at_rest, binary, chat, duplex, fleet, is_honest, is_whole, original_dst,
+    picker,
 };
 
 const CHECK: HealthCheck = HealthCheck { interval: Duration::from_millis(200) };
@@ -112,6 +113,24 @@ async fn gateway_goes_on_alone_when_its_picker_is_killed() {
     let answers = load.stop().await;
     assert!(answers.iter().all(is_honest));
     assert!(answers[..40].iter().all(is_whole), "nothing fails before");
+}
+
+#[tokio::test]
+async fn killed_picker_cuts_only_the_answers_that_it_carries() {
+    let fleet = fleet(1, "--time-scale 5").await;
+    let full_duplex = Mode::with_body(BodyMode::FullDuplexStreamed);
+    for (response, harmed) in [(full_duplex, true), (Mode::HEADERS, false)] {
+        let mut picker = picker(&fleet.servers, "").await;
+        let filter = ExtProc::new(Picker::new([picker.ext_proc]), full_duplex, response);
+        let envoy = Envoy::start(&original_dst(filter)).await.unwrap();
+        let request = Request::post(CHAT).body(Body::full(chat(100, true).to_string())).unwrap();
+        let mut open = envoy.client().send(request).await.unwrap();
+        open.chunk().await.unwrap().unwrap();
+        picker.process.kill().unwrap();
+        let answer = open.collect().await;
+        assert_eq!(answer.broken.is_some(), harmed, "{}", answer.text());
+        assert_eq!(answer.text().ends_with("data: [DONE]\n\n"), !harmed, "{}", answer.text());
+    }
 }
 
 #[tokio::test]

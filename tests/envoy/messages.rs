@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue, Method, Request};
-use lodesman_e2e::envoy::{ExtProc, Mode, Picker};
+use lodesman_e2e::envoy::{BodyMode, ExtProc, HeaderMode, Mode, Picker};
 use lodesman_e2e::{Body, Client, Envoy, Piece};
 
 use super::stage::{CHAT, at_rest, chat, original_dst, outcomes, picker, total};
@@ -67,8 +67,8 @@ async fn every_order_of_messages_is_answered_in_full_duplex() {
         }
     }
     at_rest(&picker).await;
-    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0.0);
-    assert_eq!(outcomes(&picker, "ok").await.unwrap(), 2.0 * forms().len() as f64);
+    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0);
+    assert_eq!(outcomes(&picker, "ok").await.unwrap(), 2 * forms().len());
 }
 
 #[tokio::test]
@@ -86,8 +86,50 @@ async fn headers_alone_are_enough_to_place_a_request() {
         }
         at_rest(&picker).await;
     }
-    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0.0);
-    assert_eq!(total(&picker, OUTCOMES, "").await.unwrap(), 2.0 * forms().len() as f64);
+    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0);
+    assert_eq!(total(&picker, OUTCOMES, "").await.unwrap(), 2 * forms().len());
     // Three of the answers end with their headers.
-    assert_eq!(outcomes(&picker, "ok").await.unwrap(), 3.0);
+    assert_eq!(outcomes(&picker, "ok").await.unwrap(), 3);
+}
+
+#[tokio::test]
+async fn trailers_are_answered_in_every_mode() {
+    let echo = Echo::start().await;
+    let picker = picker(&[echo.address], "").await;
+    for body in [BodyMode::None, BodyMode::Streamed, BodyMode::Buffered, BodyMode::BufferedPartial]
+    {
+        let mode = Mode { trailers: HeaderMode::Send, ..Mode::with_body(body) };
+        let filter = ExtProc::new(Picker::new([picker.ext_proc]), mode, mode);
+        let envoy = Envoy::start(&original_dst(filter)).await.unwrap();
+        for (form, method, path, sent) in forms() {
+            let answer = envoy.client().send(request(method, path, sent)).await.unwrap();
+            let answer = answer.collect().await;
+            assert_eq!((answer.status.as_u16(), answer.broken.as_deref()), (200, None), "{form}");
+            assert_eq!(answer.text().as_bytes(), echo.last().body, "{body:?} {form}");
+            let ends = form.starts_with("trailers").then(trailers);
+            assert_eq!(answer.trailers, ends, "{body:?} {form}");
+        }
+    }
+    at_rest(&picker).await;
+    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn more_than_is_needed_may_be_told() {
+    let echo = Echo::start().await;
+    let picker = picker(&[echo.address], "").await;
+    let mut filter = ExtProc::full_duplex(picker.ext_proc);
+    let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+    filter.request_attributes = names(&["request.path", "source.address"]);
+    filter.response_attributes =
+        names(&["response.flags", "response.code_details", "upstream.address"]);
+    filter.extra.insert("allow_mode_override".to_owned(), true.into());
+    filter.extra.insert("disable_clear_route_cache".to_owned(), true.into());
+    let envoy = Envoy::start(&original_dst(filter)).await.unwrap();
+    for (form, method, path, body) in forms() {
+        let answer = envoy.client().send(request(method, path, body)).await.unwrap();
+        assert_eq!(answer.collect().await.text().as_bytes(), echo.last().body, "{form}");
+    }
+    at_rest(&picker).await;
+    assert_eq!(total(&picker, ANOMALIES, "").await.unwrap(), 0);
 }

@@ -9,7 +9,7 @@ use lodesman_e2e::Process;
 use super::stage::{Stage, at_rest, duplex};
 
 /// From the start of the script to its end, the installation of the library included.
-const PATIENCE: Duration = Duration::from_secs(180);
+const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The exit code of the script when the library cannot be had.
 const SKIPPED: i32 = 77;

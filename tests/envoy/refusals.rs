@@ -159,3 +159,24 @@ async fn refusals_do_not_disturb_their_neighbors() {
     }
     at_rest(&picker).await;
 }
+
+#[tokio::test]
+async fn no_word_of_a_body_is_logged_or_shown() {
+    let fleet = fleet(1, "--time-scale 50").await;
+    let picker = picker(&fleet.servers, "-v 5").await;
+    let envoy = Envoy::start(&original_dst(ExtProc::full_duplex(picker.ext_proc))).await.unwrap();
+    let mut good = chat(4, true);
+    good["messages"][0]["content"] = json!("tell nobody");
+    for body in [good.to_string(), r#"{"model":"sim","messages":"tell nobody""#.to_owned()] {
+        let answer = post(envoy.client(), Body::full(body)).await;
+        assert!(!answer.text().contains("nobody"), "{}", answer.text());
+    }
+    at_rest(&picker).await;
+    let pages = [(picker.metrics, "/metrics"), (picker.admin, "/debug/snapshot")];
+    for (address, path) in pages {
+        let page = Client::http1(address).get(path).await.unwrap().text();
+        assert!(!page.contains("nobody"), "{page}");
+    }
+    let log = picker.process.output();
+    assert!(log.contains("listening") && !log.contains("nobody"), "{log}");
+}

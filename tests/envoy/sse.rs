@@ -14,7 +14,7 @@ use super::stage::{
 
 /// The time from token to token of the simulated server.
 const GAP: Duration = Duration::from_millis(40);
-const TOKENS: usize = 12;
+const TOKENS: u32 = 12;
 
 fn post(body: Body) -> Request<Body> {
     Request::post(CHAT).header("content-type", "application/json").body(body).unwrap()
@@ -26,7 +26,8 @@ fn ask(max_tokens: usize) -> Request<Body> {
 
 /// The median time between two chunks.
 fn median_gap(chunks: &[Chunk]) -> Duration {
-    let mut gaps: Vec<_> = chunks.windows(2).map(|pair| pair[1].at - pair[0].at).collect();
+    let mut gaps: Vec<_> =
+        chunks.windows(2).map(|pair| pair[1].at.saturating_sub(pair[0].at)).collect();
     gaps.sort();
     gaps[gaps.len() / 2]
 }
@@ -39,14 +40,14 @@ async fn tokens_arrive_when_they_are_made() {
         let request = Mode::with_body(BodyMode::FullDuplexStreamed);
         let filter = ExtProc::new(Picker::new([picker.ext_proc]), request, Mode::with_body(mode));
         let envoy = Envoy::start(&original_dst(filter)).await.unwrap();
-        let answer = envoy.client().send(ask(TOKENS)).await.unwrap().collect().await;
+        let answer = envoy.client().send(ask(TOKENS as usize)).await.unwrap().collect().await;
         assert!(is_whole(&answer), "{}", answer.text());
         let chunks = &answer.chunks;
-        assert!(chunks.len() >= TOKENS, "{mode:?}: {chunks:?}");
+        assert!(chunks.len() >= TOKENS as usize, "{mode:?}: {chunks:?}");
         let gap = median_gap(chunks);
         assert!((GAP / 2..3 * GAP).contains(&gap), "{mode:?}: {gap:?} in {chunks:?}");
-        let (first, last) = (chunks[0].at, chunks[chunks.len() - 1].at);
-        assert!(last - first >= GAP * (TOKENS as u32 - 2), "{mode:?}: {chunks:?}");
+        let span = chunks[chunks.len() - 1].at.saturating_sub(chunks[0].at);
+        assert!(span >= GAP * (TOKENS - 2), "{mode:?}: {chunks:?}");
     }
     at_rest(&picker).await;
 }
@@ -62,7 +63,7 @@ async fn client_that_leaves_an_answer_frees_its_place() {
         let mut response = client.send(ask(10_000)).await.unwrap();
         response.chunk().await.unwrap().unwrap();
         let running = total(&stage.picker, "llm_d_epp_inflight_requests", "").await.unwrap();
-        assert_eq!(running, 1.0);
+        assert_eq!(running, 1);
         drop(response);
         at_rest(&stage.picker).await;
         ended(&stage.picker, "client_disconnect", count + 1).await;
@@ -76,7 +77,7 @@ async fn client_that_leaves_before_the_decision_frees_what_is_held() {
     let client = stage.client();
     let held = eventually(SOON, async || {
         let bytes = total(&stage.picker, "lodesman_body_bytes_buffered", "").await?;
-        ensure!(bytes > 0.0, "no body is held");
+        ensure!(bytes > 0, "no body is held");
         Ok(())
     });
     tokio::select! {
@@ -94,7 +95,7 @@ async fn client_that_leaves_while_the_server_thinks_frees_its_place() {
     let whole = post(Body::full(chat(10_000, false).to_string()));
     let placed = eventually(SOON, async || {
         let running = total(&stage.picker, "llm_d_epp_inflight_requests", "").await?;
-        ensure!(running > 0.0, "not placed");
+        ensure!(running > 0, "not placed");
         Ok(())
     });
     tokio::select! {
@@ -108,16 +109,16 @@ async fn client_that_leaves_while_the_server_thinks_frees_its_place() {
 #[tokio::test]
 async fn usage_is_read_from_what_passes() {
     let stage = Stage::start(1).await;
-    let mut asked = chat(TOKENS, true);
+    let mut asked = chat(TOKENS as usize, true);
     asked["stream_options"] = serde_json::json!({"include_usage": true});
-    for body in [asked, chat(TOKENS, false)] {
+    for body in [asked, chat(TOKENS as usize, false)] {
         let answer = stage.client().post(CHAT, &body).await.unwrap();
         assert!(is_whole(&answer), "{}", answer.text());
     }
     ended(&stage.picker, "ok", 2).await;
     let generated =
         total(&stage.picker, "llm_d_epp_request_output_tokens_sum", "model_name=\"sim\"");
-    assert_eq!(generated.await.unwrap(), 2.0 * TOKENS as f64);
+    assert_eq!(generated.await.unwrap(), 2 * TOKENS as usize);
     let first = total(&stage.picker, "llm_d_epp_request_ttft_seconds_count", "streaming=\"true\"");
-    assert_eq!(first.await.unwrap(), 1.0);
+    assert_eq!(first.await.unwrap(), 1);
 }

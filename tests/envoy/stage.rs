@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
 
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::envoy::{Destination, ExtProc, Pool};
 use lodesman_e2e::{Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
@@ -128,25 +128,23 @@ pub(super) async fn order(server: SocketAddr, fault: Value) {
     assert_eq!(answer.status, 200, "{}", answer.text());
 }
 
-/// The sum over the series of `family` in whose labels `label` stands.
-pub(super) async fn total(picker: &Lodesman, family: &str, label: &str) -> Result<f64> {
-    let page = Client::http1(picker.metrics).get("/metrics").await?.text();
-    Ok(series(&page, family, label).map(|(_, value)| value).sum())
+/// The sum over the series of `family`, a whole number, in whose labels `label` stands.
+pub(super) async fn total(picker: &Lodesman, family: &str, label: &str) -> Result<usize> {
+    let page = page(picker).await?;
+    let values = series(&page, family).filter(|line| line.contains(label)).map(value);
+    values.map(|value| value.parse::<usize>().with_context(|| format!("{family} {value}"))).sum()
 }
 
 /// How many requests ended with `outcome`.
-pub(super) async fn outcomes(picker: &Lodesman, outcome: &str) -> Result<f64> {
+pub(super) async fn outcomes(picker: &Lodesman, outcome: &str) -> Result<usize> {
     total(picker, "lodesman_request_outcomes_total", &format!("outcome=\"{outcome}\"")).await
 }
 
 /// Waits until so many requests have ended with `outcome`.
 pub(super) async fn ended(picker: &Lodesman, outcome: &str, count: usize) {
     let ended = eventually(SOON, async || {
-        let page = Client::http1(picker.metrics).get("/metrics").await?.text();
-        let all: Vec<_> = series(&page, "lodesman_request_outcomes_total", "").collect();
-        let label = format!("outcome=\"{outcome}\"");
-        let seen: f64 = all.iter().filter(|(line, _)| line.contains(&label)).map(|s| s.1).sum();
-        ensure!((seen - count as f64).abs() < 0.5, "{outcome} is not {count}: {all:?}");
+        let seen = outcomes(picker, outcome).await?;
+        ensure!(seen == count, "{seen} have ended as {outcome}, not {count}");
         Ok(())
     });
     ended.await.unwrap();
@@ -155,29 +153,27 @@ pub(super) async fn ended(picker: &Lodesman, outcome: &str, count: usize) {
 /// Waits until nothing is under way: every request, stream and byte is given back.
 pub(super) async fn at_rest(picker: &Lodesman) {
     let rest = eventually(SOON, async || {
-        let page = Client::http1(picker.metrics).get("/metrics").await?.text();
-        let held: Vec<_> = RESTING
-            .iter()
-            .flat_map(|family| series(&page, family, ""))
-            .filter(|(_, value)| *value != 0.0)
-            .collect();
-        ensure!(page.contains("llm_d_epp_inflight_requests{"), "no endpoint on the page");
+        let page = page(picker).await?;
+        ensure!(series(&page, RESTING[0]).next().is_some(), "no endpoint on the page");
+        let all = RESTING.iter().flat_map(|family| series(&page, family));
+        let held: Vec<_> = all.filter(|line| value(line) != "0").collect();
         ensure!(held.is_empty(), "{held:?}");
         Ok(())
     });
     rest.await.unwrap();
 }
 
-/// Lines and values of `family` in whose labels `label` stands.
-fn series<'a>(
-    page: &'a str,
-    family: &'a str,
-    label: &'a str,
-) -> impl Iterator<Item = (&'a str, f64)> {
-    page.lines().filter_map(move |line| {
-        let labels = line.strip_prefix(family)?;
-        let this = labels.starts_with('{') || labels.starts_with(' ');
-        let value = line.rsplit_once(' ')?.1.parse().ok()?;
-        (this && labels.contains(label)).then_some((line, value))
+async fn page(picker: &Lodesman) -> Result<String> {
+    Ok(Client::http1(picker.metrics).get("/metrics").await?.text())
+}
+
+/// The lines of a family.
+fn series<'a>(page: &'a str, family: &str) -> impl Iterator<Item = &'a str> {
+    page.lines().filter(move |line| {
+        line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' ']))
     })
+}
+
+fn value(line: &str) -> &str {
+    line.rsplit_once(' ').map_or(line, |(_, value)| value)
 }

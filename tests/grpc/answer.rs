@@ -3,9 +3,7 @@
 use expect_test::expect;
 
 use super::rig::Rig;
-use super::stream::{CHAT, Stream};
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI, Stream};
 
 /// A stream whose request is placed.
 async fn placed(rig: &Rig) -> Stream {
@@ -16,10 +14,7 @@ async fn placed(rig: &Rig) -> Stream {
 
 /// What came after the request.
 fn answer(log: &str) -> String {
-    log.lines()
-        .skip_while(|line| !line.starts_with("> S"))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    log.split_inclusive('\n').skip_while(|line| !line.starts_with("> S")).collect()
 }
 
 // G40
@@ -29,7 +24,7 @@ async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
     let mut stream = placed(&rig).await;
     stream.answer("application/json").hear(1).await;
     stream.chunk("part1").hear(1).await.last_chunk("part2").hear(1).await;
-    expect![[r#"
+    expect![[r"
         > SH :status=200 content-type=application/json
         < SH
         > SB `part1`
@@ -37,7 +32,7 @@ async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
         > SB `part2` end
         < SB `part2` end
         < END OK
-    "#]]
+    "]]
     .assert_eq(&answer(&stream.closed().await));
     rig.ends("ok").await;
 }
@@ -48,13 +43,13 @@ async fn an_answer_that_is_not_what_it_says_passes_unchanged() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = placed(&rig).await;
     stream.answer("application/json").last_chunk("no json at all").hear(2).await;
-    expect![[r#"
+    expect![[r"
         > SH :status=200 content-type=application/json
         > SB `no json at all` end
         < SH
         < SB `no json at all` end
         < END OK
-    "#]]
+    "]]
     .assert_eq(&answer(&stream.closed().await));
 }
 
@@ -64,7 +59,7 @@ async fn an_empty_last_piece_carries_the_end() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = placed(&rig).await;
     stream.answer("application/json").chunk("{}").last_chunk("").hear(3).await;
-    expect![[r#"
+    expect![[r"
         > SH :status=200 content-type=application/json
         > SB `{}`
         > SB `` end
@@ -72,7 +67,7 @@ async fn an_empty_last_piece_carries_the_end() {
         < SB `{}`
         < SB `` end
         < END OK
-    "#]]
+    "]]
     .assert_eq(&answer(&stream.closed().await));
 }
 
@@ -164,7 +159,7 @@ async fn a_client_that_goes_away_in_the_middle_of_an_answer_gives_its_place_back
 async fn a_client_that_goes_away_before_its_body_is_complete_leaves_nothing_behind() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
-    stream.post(CHAT, &[]).body(&HI[..20]);
+    stream.post(CHAT, &[]).body(HI.split_at(20).0);
     rig.counts("lodesman_body_bytes_buffered{", &[], 20).await;
     drop(stream);
     rig.ends("client_disconnect").await;

@@ -1,9 +1,7 @@
 //! Many streams on one connection.
 
 use super::rig::Rig;
-use super::stream::{CHAT, Stream};
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI, Stream};
 
 // N33
 #[tokio::test]
@@ -38,18 +36,19 @@ async fn ten_thousand_streams_are_open_at_once_on_one_connection_and_end() {
 async fn two_thousand_resets_leave_nothing_behind_and_the_connection_open() {
     const STREAMS: usize = 2_000;
     let rig = Rig::blind(2, &[]).await;
+    let (head, tail) = HI.split_at(20);
     let mut witness = rig.stream().await;
-    witness.post(CHAT, &[]).body(&HI[..20]);
+    witness.post(CHAT, &[]).body(head);
     for at in 0..STREAMS {
         let mut stream = rig.stream().await;
         stream.post(CHAT, &[]);
         match at % 3 {
-            0 => stream.body(&HI[..30]),
+            0 => stream.body(head),
             1 => stream.last(HI),
             _ => stream.last(HI).hear(2).await,
         };
     }
-    witness.last(&HI[20..]).hear(3).await;
+    witness.last(tail).hear(3).await;
     witness.answer("application/json").last_chunk("{}").hear(2).await;
     witness.closed().await;
     rig.idle().await;

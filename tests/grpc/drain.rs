@@ -5,16 +5,15 @@ use lodesman_e2e::eventually;
 use tokio_util::sync::CancellationToken;
 
 use super::rig::{Rig, SOON};
-use super::stream::CHAT;
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI};
 
 // N26
 #[tokio::test]
 async fn a_stream_that_is_open_when_the_drain_begins_completes() {
     let mut rig = Rig::blind(1, &["--drain-timeout=100ms"]).await;
     let mut stream = rig.stream().await;
-    stream.post(CHAT, &[]).body(&HI[..20]);
+    let (head, tail) = HI.split_at(20);
+    stream.post(CHAT, &[]).body(head);
     rig.counts("lodesman_body_bytes_buffered{", &[], 20).await;
     let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
     let running = rig.running();
@@ -29,7 +28,7 @@ async fn a_stream_that_is_open_when_the_drain_begins_completes() {
         Ok(())
     };
     eventually(SOON, closed).await.expect("a drain");
-    stream.last(&HI[20..]).hear(3).await;
+    stream.last(tail).hear(3).await;
     stream.answer("application/json").last_chunk("{}").hear(2).await;
     assert!(stream.closed().await.ends_with("< END OK\n"));
     let stopped = tasks.join_next().await.expect("the picker").expect("no panic");

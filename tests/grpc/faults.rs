@@ -3,9 +3,8 @@
 use expect_test::expect;
 
 use super::rig::{LOADS, Rig, config, discovery};
-use super::stream::{CHAT, refusal};
+use super::stream::{CHAT, HI, refusal};
 
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const QUEUE_AND: &str = "plugins: [{type: queue-scorer}, ";
 const DEGRADED: &str = "lodesman_degraded_decisions_total{";
 

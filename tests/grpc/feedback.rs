@@ -1,9 +1,7 @@
 //! What the gateway reports of the endpoint that served, and what our own accounting makes of load.
 
 use super::rig::{Load, Rig};
-use super::stream::CHAT;
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI};
 
 // N25
 #[tokio::test]
@@ -53,7 +51,8 @@ async fn a_server_that_is_no_endpoint_of_the_pool_moves_nothing() {
 // N21
 #[tokio::test]
 async fn with_stale_signals_the_requests_in_flight_decide() {
-    let rig = Rig::of(&[Load::new(1, 0.0), Load::new(9, 0.9)], &[]).await;
+    let short = ["--refresh-metrics-interval=50ms", "--metrics-staleness-threshold=200ms"];
+    let rig = Rig::of(&[Load::new(1, 0.0), Load::new(9, 0.9)], &short).await;
     rig.fall_silent().await;
     let mut open = Vec::new();
     for _ in 0..6 {

@@ -3,9 +3,8 @@
 use expect_test::expect;
 
 use super::rig::Rig;
-use super::stream::{CHAT, COMPLETIONS};
+use super::stream::{CHAT, COMPLETIONS, HI};
 
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 const TO_B: (&str, &str) = ("x-llm-d-model-name-rewrite", "model-b");
 
 const NONE: i32 = 0;
@@ -77,7 +76,7 @@ async fn a_truncated_body_is_placed_and_left_alone() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.modes(BUFFERED_PARTIAL, NONE).post(CHAT, &[TO_B]).hear(1).await;
-    stream.body(&HI[..40]).hear(1).await;
+    stream.body(HI.split_at(40).0).hear(1).await;
     expect![[r#"
         > RH :method=POST :path=/v1/chat/completions x-request-id=id-1 x-llm-d-model-name-rewrite=model-b
         < RH
@@ -96,7 +95,7 @@ async fn a_streamed_request_is_placed_by_its_headers_and_each_piece_has_one_repl
     stream.body("a").hear(1).await.last("b").hear(1).await;
     stream.answer("application/json").hear(1).await;
     stream.chunk("{").hear(1).await.last_chunk("}").hear(1).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
         < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
         > RB `a`
@@ -110,7 +109,7 @@ async fn a_streamed_request_is_placed_by_its_headers_and_each_piece_has_one_repl
         > SB `}` end
         < SB
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
     rig.ends("ok").await;
 }
 
@@ -120,11 +119,11 @@ async fn a_request_whose_body_is_not_sent_is_placed_by_its_headers() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.modes(NONE, NONE).post(CHAT, &[]).hear(1).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=POST :path=/v1/chat/completions x-request-id=id-1
         < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
 }
 
 // N8

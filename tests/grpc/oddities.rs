@@ -3,12 +3,13 @@
 use envoy_types::pb::envoy::service::ext_proc::v3::HttpHeaders;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use expect_test::expect;
-use prost::bytes::BufMut;
+use http::uri::PathAndQuery;
+use prost::bytes::{Buf, BufMut};
+use tonic::Status;
+use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 
 use super::rig::Rig;
-use super::stream::CHAT;
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI};
 
 // N1
 #[tokio::test]
@@ -33,7 +34,7 @@ async fn an_unread_request_that_ends_with_trailers_has_each_piece_sent_on_at_onc
     let mut stream = rig.stream().await;
     stream.post("/any", &[]).hear(1).await;
     stream.body("a").hear(1).await.body("b").hear(1).await.trailers().hear(1).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=POST :path=/any x-request-id=id-1
         < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
         > RB `a`
@@ -43,7 +44,7 @@ async fn an_unread_request_that_ends_with_trailers_has_each_piece_sent_on_at_onc
         > RT
         < RT
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
 }
 
 // N2
@@ -58,6 +59,17 @@ async fn a_second_end_of_the_body_is_counted_and_ignored() {
     stream.last("more").answer("application/json").hear(1).await;
     assert!(stream.log().ends_with("< SH\n"), "{}", stream.log());
     rig.counts("lodesman_protocol_anomalies_total{", &["\"body_after_eos\""], 1).await;
+}
+
+#[tokio::test]
+async fn request_trailers_that_come_twice_are_answered_once() {
+    let rig = Rig::blind(1, &[]).await;
+    let mut stream = rig.stream().await;
+    stream.post(CHAT, &[]).body(HI).trailers().trailers().hear(3).await;
+    stream.answer("application/json").hear(1).await;
+    assert!(stream.log().ends_with("< SH\n"), "{}", stream.log());
+    let labels = ["\"duplicate_request_trailers\""];
+    rig.counts("lodesman_protocol_anomalies_total{", &labels, 1).await;
 }
 
 // N22
@@ -86,26 +98,15 @@ async fn a_message_without_a_kind_is_counted_and_ignored() {
 #[tokio::test]
 async fn a_message_of_a_newer_protocol_is_counted_and_ignored() {
     let rig = Rig::blind(1, &[]).await;
-    let mut stream = rig.stream().await;
-    stream.post(CHAT, &[]);
-    unknown(&rig).await;
-    stream.last(HI).hear(2).await;
-    rig.counts("lodesman_protocol_anomalies_total{", &["\"unknown_message\""], 1).await;
-}
-
-/// Sends a message with a field that does not exist, on a stream of its own.
-async fn unknown(rig: &Rig) {
-    let mut message = Vec::new();
-    message.put_slice(&[0xfa, 0x06, 2, 8, 1]);
-    let path = http::uri::PathAndQuery::from_static(
-        "/envoy.service.ext_proc.v3.ExternalProcessor/Process",
-    );
+    let field_111 = Raw(vec![0xfa, 0x06, 2, 8, 1]);
+    let path = "/envoy.service.ext_proc.v3.ExternalProcessor/Process";
     let mut client = tonic::client::Grpc::new(rig.channel());
     client.ready().await.expect("a connection");
-    let request = tonic::Request::new(tokio_stream::once(Raw(message)));
-    let replies = client.streaming(request, path, RawCodec).await.expect("a stream");
-    let mut replies = replies.into_inner();
+    let request = tonic::Request::new(tokio_stream::once(field_111));
+    let replies = client.streaming(request, PathAndQuery::from_static(path), RawCodec).await;
+    let mut replies = replies.expect("a stream").into_inner();
     assert!(replies.message().await.expect("a good end").is_none());
+    rig.counts("lodesman_protocol_anomalies_total{", &["\"unknown_message\""], 1).await;
 }
 
 /// Bytes that are a message as they stand.
@@ -114,7 +115,7 @@ struct Raw(Vec<u8>);
 #[derive(Clone, Copy)]
 struct RawCodec;
 
-impl tonic::codec::Codec for RawCodec {
+impl Codec for RawCodec {
     type Encode = Raw;
     type Decode = Raw;
     type Encoder = Self;
@@ -129,29 +130,21 @@ impl tonic::codec::Codec for RawCodec {
     }
 }
 
-impl tonic::codec::Encoder for RawCodec {
+impl Encoder for RawCodec {
     type Item = Raw;
-    type Error = tonic::Status;
+    type Error = Status;
 
-    fn encode(
-        &mut self,
-        Raw(bytes): Raw,
-        buffer: &mut tonic::codec::EncodeBuf<'_>,
-    ) -> Result<(), Self::Error> {
+    fn encode(&mut self, Raw(bytes): Raw, buffer: &mut EncodeBuf<'_>) -> Result<(), Self::Error> {
         buffer.put_slice(&bytes);
         Ok(())
     }
 }
 
-impl tonic::codec::Decoder for RawCodec {
+impl Decoder for RawCodec {
     type Item = Raw;
-    type Error = tonic::Status;
+    type Error = Status;
 
-    fn decode(
-        &mut self,
-        buffer: &mut tonic::codec::DecodeBuf<'_>,
-    ) -> Result<Option<Raw>, Self::Error> {
-        use prost::bytes::Buf;
+    fn decode(&mut self, buffer: &mut DecodeBuf<'_>) -> Result<Option<Raw>, Self::Error> {
         let mut bytes = vec![0; buffer.remaining()];
         buffer.copy_to_slice(&mut bytes);
         Ok(Some(Raw(bytes)))
@@ -173,7 +166,7 @@ async fn a_stream_that_begins_with_the_answer_is_answered() {
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.answer("application/json").last_chunk("{}").answer_trailers().hear(3).await;
-    expect![[r#"
+    expect![[r"
         > SH :status=200 content-type=application/json
         > SB `{}` end
         > ST
@@ -181,7 +174,7 @@ async fn a_stream_that_begins_with_the_answer_is_answered() {
         < SB `{}` end
         < ST
         < END OK
-    "#]]
+    "]]
     .assert_eq(&stream.closed().await);
     rig.counts("lodesman_request_outcomes_total{", &[], 0).await;
 }

@@ -4,11 +4,9 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use expect_test::expect;
 
 use super::rig::{LOADS, Rig, config};
-use super::stream::{CHAT, COMPLETIONS};
+use super::stream::{CHAT, COMPLETIONS, HI};
 
 const PROMPT: &str = r#"{"max_tokens":100,"model":"m","prompt":"test1","temperature":0}"#;
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
-
 // G5
 #[tokio::test]
 async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchanged() {
@@ -18,7 +16,7 @@ async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchange
     stream.request_headers(&[("hi", "mom"), ("x-request-id", "id-1")], false);
     stream.last("passthrough-parser").hear(2).await;
     stream.answer("text/plain").last_chunk("ok").hear(2).await;
-    expect![[r#"
+    expect![[r"
         > RH hi=mom x-request-id=id-1
         > RB `passthrough-parser` end
         < RH +x-gateway-destination-endpoint=pod-2 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
@@ -28,7 +26,7 @@ async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchange
         < SH
         < SB `ok` end
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
     let labels = [r#"model_name="""#, r#"target_model_name="""#];
     rig.counts("llm_d_epp_request_total{", &labels, 1).await;
     rig.ends("ok").await;
@@ -89,7 +87,7 @@ async fn a_request_without_a_body_is_placed_at_once() {
     let get = [(":method", "GET"), (":path", "/v1/models"), ("x-request-id", "id-1")];
     stream.request_headers(&get, true).hear(1).await;
     stream.answer("application/json").last_chunk("{}").hear(2).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=GET :path=/v1/models x-request-id=id-1 end
         < RH +x-gateway-destination-endpoint=pod-2 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-2}}
         > SH :status=200 content-type=application/json
@@ -97,7 +95,7 @@ async fn a_request_without_a_body_is_placed_at_once() {
         < SH
         < SB `{}` end
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
     rig.ends("ok").await;
 }
 
@@ -175,10 +173,12 @@ async fn an_ipv6_endpoint_is_named_in_brackets() {
     let get = [(":method", "GET"), (":path", "/v1/models")];
     for bodyless in [true, false] {
         let mut stream = rig.stream().await;
-        match bodyless {
-            true => stream.subset(&["[::1]:1"]).request_headers(&get, true),
-            false => stream.subset(&["[::1]:1"]).post(CHAT, &[]).last(HI),
-        };
+        stream.subset(&["[::1]:1"]);
+        if bodyless {
+            stream.request_headers(&get, true);
+        } else {
+            stream.post(CHAT, &[]).last(HI);
+        }
         let reply = stream.reply().await;
         assert_eq!(super::render::destination(&reply).expect("a destination"), "[::1]:1");
     }
@@ -271,10 +271,9 @@ async fn prompts_of_unusual_kinds_are_forwarded() {
 #[tokio::test]
 async fn a_path_is_known_by_its_whole_segments() {
     let rig = Rig::blind(1, &[]).await;
-    let body = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
     for (path, api) in [("/v1/messages/", "messages"), ("/xmessages", "passthrough")] {
         let mut stream = rig.stream().await;
-        stream.post(path, &[]).last(body).hear(2).await;
+        stream.post(path, &[]).last(HI).hear(2).await;
         rig.counts("lodesman_requests_received_total{", &[&format!("api=\"{api}\"")], 1).await;
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Once;
 use std::time::Duration;
 
 use lodesman::pool::Slot;
-use lodesman::schedule::registry::{BadParameters, Build, Empty, Parameters, Plugin};
+use lodesman::schedule::registry::{Build, Empty, Plugin};
 use lodesman::schedule::{Filter, Needs, PickContext, Picker, Scorer};
 use lodesman_e2e::wait::now;
 
@@ -13,52 +13,26 @@ use lodesman_e2e::wait::now;
 const SLOW: Duration = Duration::from_millis(200);
 
 pub(crate) static TABLE: &[Plugin] = &[
-    Plugin {
-        name: "panicking-scorer",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Scorer(scorer::<Panicking>),
-    },
-    Plugin {
-        name: "slow-scorer",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Scorer(scorer::<Slow>),
-    },
-    Plugin {
-        name: "panicking-picker",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Picker(picker),
-    },
-    Plugin {
-        name: "panicking-filter",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Filter(filter::<Panicking>, Empty::Capability),
-    },
-    Plugin {
-        name: "needs-a-capability",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Filter(filter::<Nothing>, Empty::Capability),
-    },
-    Plugin {
-        name: "needs-room",
-        summary: "",
-        needs: Needs::NONE,
-        build: Build::Filter(filter::<Nothing>, Empty::Load),
-    },
+    plugin("panicking-scorer", Build::Scorer(|_| Ok(Box::new(Panicking)))),
+    plugin("slow-scorer", Build::Scorer(|_| Ok(Box::new(Slow)))),
+    plugin("panicking-picker", Build::Picker(|_| Ok(Box::new(Panicking)))),
+    plugin("panicking-filter", Build::Filter(|_| Ok(Box::new(Panicking)), Empty::Capability)),
+    plugin("needs-a-capability", Build::Filter(|_| Ok(Box::new(Nothing)), Empty::Capability)),
+    plugin("needs-room", Build::Filter(|_| Ok(Box::new(Nothing)), Empty::Load)),
 ];
 
-#[derive(Debug, Default)]
+const fn plugin(name: &'static str, build: Build) -> Plugin {
+    Plugin { name, summary: "For tests.", needs: Needs::NONE, build }
+}
+
+#[derive(Debug)]
 struct Panicking;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Slow;
 
 /// Leaves nothing.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Nothing;
 
 impl Scorer for Panicking {
@@ -107,16 +81,4 @@ pub(crate) fn panic_quietly() {
             }
         }));
     });
-}
-
-fn scorer<S: Scorer + Default + 'static>(_: Parameters) -> Result<Box<dyn Scorer>, BadParameters> {
-    Ok(Box::new(S::default()))
-}
-
-fn filter<F: Filter + Default + 'static>(_: Parameters) -> Result<Box<dyn Filter>, BadParameters> {
-    Ok(Box::new(F::default()))
-}
-
-fn picker(_: Parameters) -> Result<Box<dyn Picker>, BadParameters> {
-    Ok(Box::new(Panicking))
 }

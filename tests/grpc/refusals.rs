@@ -4,9 +4,7 @@ use envoy_types::pb::google::protobuf::value::Kind;
 use expect_test::expect;
 
 use super::rig::{Rig, config, discovery};
-use super::stream::{CHAT, COMPLETIONS, refusal};
-
-const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, COMPLETIONS, HI, refusal};
 
 /// A picker that knows that there are no endpoints.
 async fn empty() -> Rig {

@@ -1,8 +1,6 @@
 //! Messages in a line each.
 
-use std::fmt::Write;
-
-use envoy_types::pb::envoy::config::core::v3::HeaderMap;
+use envoy_types::pb::envoy::config::core::v3::{HeaderMap, HeaderValue};
 use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_request::Request;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;
@@ -18,7 +16,8 @@ const LONGEST: usize = 150;
 
 /// A message of the gateway: its kind, headers, body, `end` and what it tells of the endpoints.
 pub(crate) fn request(message: &ProcessingRequest) -> String {
-    let mut line = match &message.request {
+    let metadata = message.metadata_context.iter().flat_map(|context| &context.filter_metadata);
+    let mut words = vec![match &message.request {
         Some(Request::RequestHeaders(message)) => format!("RH{}", headers(message)),
         Some(Request::ResponseHeaders(message)) => format!("SH{}", headers(message)),
         Some(Request::RequestBody(message)) => format!("RB{}", body(message)),
@@ -26,17 +25,15 @@ pub(crate) fn request(message: &ProcessingRequest) -> String {
         Some(Request::RequestTrailers(_)) => "RT".to_owned(),
         Some(Request::ResponseTrailers(_)) => "ST".to_owned(),
         None => "nothing".to_owned(),
-    };
-    let metadata = message.metadata_context.iter().flat_map(|context| &context.filter_metadata);
-    for (namespace, fields) in metadata {
-        line += &format!(" {namespace}{}", structure(fields));
-    }
-    line
+    }];
+    words.extend(metadata.map(|(namespace, fields)| format!(" {namespace}{}", structure(fields))));
+    words.concat()
 }
 
 /// A reply: its kind, `+` and `-` for headers set and removed, body, `end`, and what the load balancer is told.
 pub(crate) fn response(reply: &ProcessingResponse) -> String {
-    let mut line = match &reply.response {
+    let metadata = reply.dynamic_metadata.as_ref();
+    let line = match &reply.response {
         Some(Response::RequestHeaders(reply)) => format!("RH{}", common(reply.response.as_ref())),
         Some(Response::ResponseHeaders(reply)) => format!("SH{}", common(reply.response.as_ref())),
         Some(Response::RequestBody(reply)) => format!("RB{}", common(reply.response.as_ref())),
@@ -50,18 +47,16 @@ pub(crate) fn response(reply: &ProcessingResponse) -> String {
         Some(Response::ImmediateResponse(reply)) => immediate(reply),
         other => format!("{other:?}"),
     };
-    if let Some(metadata) = &reply.dynamic_metadata {
-        line += &format!(" metadata{}", structure(metadata));
-    }
-    line
+    line + &metadata.map_or_else(String::new, |told| format!(" metadata{}", structure(told)))
 }
 
 /// The piece of a body that a reply sends on, and whether it is the last.
 pub(crate) fn streamed(reply: &ProcessingResponse) -> Option<(&[u8], bool)> {
-    let common = match reply.response.as_ref()? {
-        Response::RequestBody(reply) | Response::ResponseBody(reply) => reply.response.as_ref()?,
-        _ => return None,
+    let (Response::RequestBody(body) | Response::ResponseBody(body)) = reply.response.as_ref()?
+    else {
+        return None;
     };
+    let common = body.response.as_ref()?;
     match common.body_mutation.as_ref()?.mutation.as_ref()? {
         Mutation::StreamedResponse(piece) => Some((&piece.body, piece.end_of_stream)),
         Mutation::Body(_) | Mutation::ClearBody(_) => None,
@@ -70,10 +65,13 @@ pub(crate) fn streamed(reply: &ProcessingResponse) -> Option<(&[u8], bool)> {
 
 /// The destination header that a reply sets.
 pub(crate) fn destination(reply: &ProcessingResponse) -> Option<String> {
-    let common = match reply.response.as_ref()? {
-        Response::RequestHeaders(reply) => reply.response.as_ref()?,
-        Response::RequestBody(reply) => reply.response.as_ref()?,
-        _ => return None,
+    let response = reply.response.as_ref()?;
+    let common = if let Response::RequestHeaders(headers) = response {
+        headers.response.as_ref()?
+    } else if let Response::RequestBody(body) = response {
+        body.response.as_ref()?
+    } else {
+        return None;
     };
     let mut set = common.header_mutation.as_ref()?.set_headers.iter();
     let header = set.find_map(|option| {
@@ -84,13 +82,11 @@ pub(crate) fn destination(reply: &ProcessingResponse) -> Option<String> {
 
 fn headers(message: &HttpHeaders) -> String {
     let pairs = message.headers.iter().flat_map(|HeaderMap { headers }| headers);
-    let mut line = pairs.fold(String::new(), |mut line, header| {
-        let value = [header.value.as_bytes(), &header.raw_value].concat();
-        write!(line, " {}={}", header.key, shown(&value)).expect("a string");
-        line
-    });
-    line += end(message.end_of_stream);
-    line
+    let word = |header: &HeaderValue| {
+        format!(" {}={}{}", header.key, header.value, shown(&header.raw_value))
+    };
+    let words: Vec<String> = pairs.map(word).collect();
+    words.concat() + end(message.end_of_stream)
 }
 
 fn body(message: &HttpBody) -> String {
@@ -99,22 +95,22 @@ fn body(message: &HttpBody) -> String {
 
 fn common(common: Option<&CommonResponse>) -> String {
     let Some(common) = common else { return String::new() };
-    let mut line = mutation(common.header_mutation.as_ref());
+    let mut words = vec![mutation(common.header_mutation.as_ref())];
     if common.clear_route_cache {
-        line += " clear-route";
+        words.push(" clear-route".to_owned());
     }
     if common.status != 0 {
-        line += &format!(" status={}", common.status);
+        words.push(format!(" status={}", common.status));
     }
     match common.body_mutation.as_ref().and_then(|mutation| mutation.mutation.as_ref()) {
         Some(Mutation::StreamedResponse(piece)) => {
-            line += &format!(" {}{}", quoted(&piece.body), end(piece.end_of_stream));
+            words.push(format!(" {}{}", quoted(&piece.body), end(piece.end_of_stream)));
         }
-        Some(Mutation::Body(bytes)) => line += &format!(" body={}", quoted(bytes)),
-        Some(Mutation::ClearBody(clear)) => line += &format!(" clear-body={clear}"),
+        Some(Mutation::Body(bytes)) => words.push(format!(" body={}", quoted(bytes))),
+        Some(Mutation::ClearBody(clear)) => words.push(format!(" clear-body={clear}")),
         None => {}
     }
-    line
+    words.concat()
 }
 
 fn mutation(mutation: Option<&HeaderMutation>) -> String {
@@ -132,11 +128,10 @@ fn mutation(mutation: Option<&HeaderMutation>) -> String {
 
 fn immediate(reply: &ImmediateResponse) -> String {
     let status = reply.status.as_ref().map_or(0, |status| status.code);
-    let mut line = format!("IM {status}{}", mutation(reply.headers.as_ref()));
-    if let Some(grpc) = &reply.grpc_status {
-        line += &format!(" grpc-status={}", grpc.status);
-    }
-    line + &format!(" details={} {}", reply.details, quoted(&reply.body))
+    let headers = mutation(reply.headers.as_ref());
+    let grpc = reply.grpc_status.as_ref();
+    let grpc = grpc.map_or_else(String::new, |grpc| format!(" grpc-status={}", grpc.status));
+    format!("IM {status}{headers}{grpc} details={} {}", reply.details, quoted(&reply.body))
 }
 
 fn structure(fields: &Struct) -> String {

@@ -23,6 +23,8 @@ use super::render;
 use super::rig::SOON;
 
 pub(crate) const CHAT: &str = "/v1/chat/completions";
+/// A body for [`CHAT`].
+pub(crate) const HI: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
 pub(crate) const COMPLETIONS: &str = "/v1/completions";
 
 /// Messages that may wait to be sent.
@@ -216,11 +218,12 @@ impl Stream {
         let what = self.pods.iter().zip(1..).fold(what.to_owned(), |what, (pod, n): (_, u32)| {
             what.replace(&pod.to_string(), &format!("pod-{n}"))
         });
-        self.log.push_str(&format!("{direction} {what}\n"));
+        self.log.extend([direction, ' ']);
+        self.log.extend([&what, "\n"]);
     }
 }
 
-/// Reads the one kind of message whose reply is the refusal.
+/// Status and body of a refusal; none when the reply is something else. A body that is no JSON is null.
 pub(crate) fn refusal(reply: &ProcessingResponse) -> Option<(i32, serde_json::Value)> {
     let Some(Response::ImmediateResponse(immediate)) = &reply.response else { return None };
     let body = serde_json::from_slice(&immediate.body).unwrap_or_default();

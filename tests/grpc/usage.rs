@@ -1,9 +1,7 @@
 //! Token usage, read from answers of every API as they pass.
 
 use super::rig::{Rig, config};
-use super::stream::{CHAT, Stream};
-
-const CHAT_BODY: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"#;
+use super::stream::{CHAT, HI, Stream};
 
 /// What a server is asked and answers, and what is to be counted of it.
 struct Case<'a> {
@@ -23,7 +21,7 @@ impl Default for Case<'_> {
     fn default() -> Self {
         Self {
             path: CHAT,
-            request: CHAT_BODY.as_bytes(),
+            request: HI.as_bytes(),
             content_type: "text/event-stream",
             pieces: &[],
             trailers: false,

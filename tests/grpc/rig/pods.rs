@@ -50,9 +50,9 @@ impl Pods {
                 TcpListener::bind((Ipv4Addr::new(127, 0, 0, n), 0)).await.expect("a port");
             pods.addresses.push(listener.local_addr().expect("an address"));
             let broken = Arc::clone(&pods.broken);
-            let page = async move || match broken.load(Ordering::Relaxed) {
-                true => Err(StatusCode::INTERNAL_SERVER_ERROR),
-                false => Ok(load.page()),
+            let page = async move || {
+                let well = !broken.load(Ordering::Relaxed);
+                well.then(|| load.page()).ok_or(StatusCode::INTERNAL_SERVER_ERROR)
             };
             let pages = Router::new().route("/metrics", get(page));
             pods.tasks.spawn(async move {
