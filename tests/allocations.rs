@@ -15,7 +15,7 @@ use lodesman::request::{Parsed, PromptPart};
 use lodesman::schedule::registry::PLUGINS;
 use lodesman_e2e::wait::now;
 
-/// A director by the default policy over so many endpoints with fresh samples, and a prompt of 8,000 tokens.
+/// A director by the default policy over so many endpoints with fresh samples, and a prompt of 2,000 tokens.
 fn director(endpoints: u16) -> (Director, Chain) {
     let spec = |n: u16| EndpointSpec {
         name: format!("pod-{n}"),
@@ -42,7 +42,7 @@ fn director(endpoints: u16) -> (Director, Chain) {
     let metrics = Metrics::new("ns", "pool", false).unwrap();
     let index = Arc::new(Index::new(policy.prefix.unwrap(), 1));
     let mut hashing = index.hashing();
-    hashing.feed(PromptPart::Text(&[b'x'; 32_000]));
+    hashing.feed(PromptPart::Text(&[b'x'; 8_000]));
     let director = Director::new(pool, policy.profile, metrics, settings).with_prefix(index);
     (director, hashing.end(Some("m"), None))
 }

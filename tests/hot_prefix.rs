@@ -1,5 +1,11 @@
 //! A prefix that most requests share, in virtual time: the default policy over simulated engines.
-#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::tests_outside_test_module,
+    reason = "an integration test"
+)]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -117,9 +123,9 @@ impl Fleet {
 
     fn end_steps(&mut self, now: Instant) {
         for at in 0..self.engines.len() {
-            if self.steps[at].as_ref().is_some_and(|(end, _)| *end <= now) {
-                let (_, events) = self.steps[at].take().unwrap();
-                events.iter().for_each(|event| self.told(*event));
+            let ended = self.steps[at].take_if(|(end, _)| *end <= now);
+            for event in ended.into_iter().flat_map(|(_, events)| events) {
+                self.told(event);
             }
             self.begin_step(at, now);
         }
