@@ -35,12 +35,15 @@ fn main() {
     search(&index, "131,072 tokens on one endpoint", &chain(&index, 1, 2048), all);
     search(&index, "131,072 tokens, 1,000 endpoints, each another length", &hot, all);
     search(&index, "8,192 tokens, 1,000 endpoints", &chain(&index, 0, 128), all);
+    let first = *ids.first().unwrap();
     for blocks in [128, 2048] {
         let prompt = chain(&index, 1, blocks);
-        let took = best(|_| index.record(ids[0], &prompt, None));
+        let took = best(|| index.record(first, &prompt, None));
         println!("record {blocks} known blocks: {took:.1}");
-        let fresh: Vec<_> = (0..ROUNDS).map(|n| chain(&index, 1 << (40 + n), blocks)).collect();
-        let took = best(|round| index.record(ids[0], &fresh[round], Some(BLOCKS as u64 * 64)));
+        let mut fresh =
+            (0..ROUNDS).map(|n| chain(&index, 1 << (40 + n), blocks)).collect::<Vec<_>>();
+        let full = Some(BLOCKS as u64 * 64);
+        let took = best(|| index.record(first, &fresh.pop().unwrap(), full));
         println!("record {blocks} new blocks, evicting as many: {took:.1}");
     }
 }
@@ -56,15 +59,15 @@ fn fill(index: &Index, ids: &[EndpointId]) {
 
 fn search(index: &Index, what: &str, chain: &Chain, candidates: &[Slot]) {
     let mut hits = Hits::default();
-    let took = best(|_| index.longest(chain, candidates, &mut hits));
+    let took = best(|| index.longest(chain, candidates, &mut hits));
     println!("search {what}: {took:.1}");
 }
 
 /// Microseconds of the fastest round.
-fn best(mut work: impl FnMut(usize)) -> f64 {
-    let time = |round| {
+fn best(mut work: impl FnMut()) -> f64 {
+    let time = |_| {
         let began = now();
-        work(round);
+        work();
         now() - began
     };
     (0..ROUNDS).map(time).min().unwrap_or(Duration::ZERO).as_secs_f64() * 1e6

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
-use crate::director::{self, Director};
+use crate::director::{self, Clock, Director};
 use crate::discovery;
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
@@ -278,7 +278,7 @@ impl App {
             failure_mode,
             deadline: limits.decision_deadline,
             scores: self.flags.pool.emit_endpoint_scores,
-            clock: server::clock::now,
+            clock: Clock::new(server::clock::now),
         };
         let (pool, metrics) = (Arc::clone(&parts.pool), Arc::clone(&parts.metrics));
         let settings = extproc::Settings {
@@ -296,7 +296,8 @@ impl App {
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }
-        Picker { director: Arc::new(director), settings: Arc::new(settings) }
+        let (director, settings) = (Arc::new(director), Arc::new(settings));
+        Picker { director, settings, said: Arc::default() }
     }
 }
 

@@ -19,6 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::app::{Addresses, App, StartError};
 use crate::config::{Flags, LogFormat, argv};
+use crate::server::said::Said;
 use crate::sim::{self, SimArgs};
 use crate::telemetry;
 
@@ -176,9 +177,13 @@ fn control_runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Panics are contained where they can be; here they get their line in the log, without what was being computed.
+/// Panics are contained where they can be; here they get a line in the log, one in a while.
 fn log_panics() {
-    std::panic::set_hook(Box::new(|panic| {
+    let said = Said::default();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !said.may_speak() {
+            return;
+        }
         let location = panic.location().map(ToString::to_string).unwrap_or_default();
         let backtrace = std::backtrace::Backtrace::capture().to_string();
         tracing::error!(location, backtrace, "panic");

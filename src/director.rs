@@ -5,6 +5,7 @@
 //! only a failed filter under fail-close refuses.
 
 use std::cell::RefCell;
+use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,12 +14,15 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
+use crate::pool::{Endpoint, InFlight, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
+use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
-use crate::schedule::{Fault, Limits, PickContext, Profile, Refusal, Scratch, Signals, least};
+use crate::schedule::{
+    Fault, Limits, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+};
 
 use self::affinity::Affinity;
 
@@ -116,6 +120,27 @@ pub struct Director {
     affinity: Option<Affinity>,
 }
 
+/// Tells the time; virtual where time is.
+#[derive(Clone)]
+pub struct Clock(Arc<dyn Fn() -> Instant + Send + Sync>);
+
+impl Clock {
+    /// A clock that asks `now`.
+    pub fn new(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
+        Self(Arc::new(now))
+    }
+
+    fn now(&self) -> Instant {
+        (self.0)()
+    }
+}
+
+impl fmt::Debug for Clock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Clock")
+    }
+}
+
 /// How the director decides.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -126,7 +151,7 @@ pub struct Settings {
     /// Whether decisions carry the scores of all candidates.
     pub scores: bool,
     /// Tells the time: asked when a decision begins, before each scorer, and at the end.
-    pub clock: fn() -> Instant,
+    pub clock: Clock,
 }
 
 thread_local! {
@@ -160,7 +185,7 @@ impl Director {
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.affinity {
-            affinity.placed(endpoint, chain);
+            affinity.placed(&self.pool.load(), endpoint, chain);
         }
     }
 
@@ -185,19 +210,21 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        let (snapshot, began) = (self.pool.load(), (self.settings.clock)());
+        let (snapshot, began) = (self.pool.load(), self.settings.clock.now());
         let decision = BUFFERS.with_borrow_mut(|(scratch, signals)| {
             ask.subset.candidates(&snapshot, &mut scratch.candidates);
             match (scratch.candidates.is_empty(), snapshot.synced(), ask.bodyless) {
                 (true, false, _) => Err(Rejection::NotSynced),
                 (true, true, _) => Err(Rejection::NoEndpoints),
-                (false, _, true) => self.least_loaded(&snapshot, began, scratch, dice),
+                (false, _, true) => {
+                    self.least_loaded(ask, (&snapshot, began), (scratch, signals), dice)
+                }
                 (false, _, false) => {
                     self.by_policy(ask, (&snapshot, began), (scratch, signals), dice)
                 }
             }
         });
-        let took = (self.settings.clock)().saturating_duration_since(began);
+        let took = self.settings.clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
     }
@@ -209,18 +236,27 @@ impl Director {
         (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
-        if let Some(affinity) = &self.affinity {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
+        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
+        match &self.affinity {
+            Some(affinity) if informed => {
+                affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
+            }
+            // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
+            _ => signals.prefix.clear(),
         }
         let Ask { request, model, .. } = ask;
         let cx = PickContext { request, model, snapshot, signals, now: began };
         let late =
-            || (self.settings.clock)().saturating_duration_since(began) > self.settings.deadline;
+            || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
         let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
         keep_servers(cx, &mut scratch.candidates);
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
-        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
+        if !informed && tied(&scratch.total) {
+            scratch.chosen.clear();
+            let load = |slot| snapshot.in_flight(slot);
+            scratch.chosen.extend(least(&scratch.candidates, dice, load));
+        }
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
         self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();
@@ -231,7 +267,7 @@ impl Director {
         decision.in_flight = charged(decision.in_flight, cx);
         if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
             affinity.count(endpoint, &signals.prefix);
-            affinity.placed(endpoint, ask.chain);
+            affinity.placed(snapshot, endpoint, ask.chain);
         }
         decision.faults = pass.faults;
         if self.settings.scores && pass.by_policy && !self.profile.scorers.is_empty() {
@@ -243,20 +279,22 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included.
     fn least_loaded(
         &self,
-        snapshot: &Snapshot,
-        now: Instant,
-        scratch: &mut Scratch,
+        ask: Ask<'_>,
+        (snapshot, now): (&Snapshot, Instant),
+        (scratch, signals): (&mut Scratch, &Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
-        let load = |slot: Slot| match snapshot.waiting(slot, now) {
-            crate::pool::Reading::Fresh(waiting) => waiting + snapshot.in_flight(slot) as f32,
-            crate::pool::Reading::Stale | crate::pool::Reading::Unknown => {
-                snapshot.in_flight(slot) as f32
-            }
-        };
-        scratch.chosen.clear();
-        scratch.chosen.extend(least(&scratch.candidates, dice, load));
-        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, now));
+        let Ask { request, model, .. } = ask;
+        let cx = PickContext { request, model, snapshot, signals, now };
+        let Scratch { candidates, total, chosen, .. } = scratch;
+        total.clear();
+        total.resize(candidates.len(), 0.0);
+        queues(cx, candidates, total);
+        let in_flight = candidates.iter().map(|&slot| snapshot.in_flight(slot) as f32);
+        total.iter_mut().zip(in_flight).for_each(|(load, in_flight)| *load += in_flight);
+        chosen.clear();
+        chosen.extend(least_of(total.iter().copied(), dice));
+        let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
         let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
         self.count(rung, &[]);
         decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)
@@ -322,6 +360,11 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
         Some(adapter) => in_flight.adapting(adapter, cx.now),
         None => in_flight,
     }
+}
+
+/// Whether the policy told nothing apart.
+fn tied(total: &[f32]) -> bool {
+    total.windows(2).all(|pair| matches!(pair, [a, b] if a.to_bits() == b.to_bits()))
 }
 
 fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {

@@ -28,7 +28,7 @@ use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
 use crate::wire::{Metadata, ProcessingRequest, ProcessingResponse};
 
-use self::account::{Account, Who};
+use self::account::{Account, Sight, Who};
 use self::budget::Share;
 use self::headers::RequestHeaders;
 use self::modes::Modes;
@@ -248,13 +248,16 @@ impl Exchange {
 
     /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped.
     pub fn closed(&mut self, now: Instant) {
-        let skipped = self.api.is_some_and(Api::skips_response);
-        let unseen = self.modes.is_some_and(|modes| modes.response == BodyMode::None)
+        let response = self.modes().response;
+        let unseen = matches!(response, BodyMode::None | BodyMode::BufferedPartial)
             || (self.observed && !self.account.saw_body());
-        let truncated = self.modes.is_some_and(|modes| modes.response == BodyMode::BufferedPartial);
-        let half_closed = self.end == Some(End::Ok);
-        let unseen = (unseen || truncated) && self.answer.began();
-        self.account.closed(skipped, half_closed || unseen, now);
+        let sight = match self.end {
+            _ if self.api.is_some_and(Api::skips_response) => Sight::Unwanted,
+            Some(End::Ok) => Sight::Partial,
+            _ if unseen && self.answer.began() => Sight::Partial,
+            _ => Sight::Full,
+        };
+        self.account.closed(sight, now);
     }
 
     /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.

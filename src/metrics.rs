@@ -70,6 +70,7 @@ impl Metrics {
         let registry = Registry::new();
         let described = RefCell::default();
         let new = Families { registry: &registry, namespace, pool, described };
+        new.info()?;
         let metrics = Self {
             requests: RequestFamilies::new(&new)?,
             series: SeriesCache::default(),
@@ -123,7 +124,6 @@ impl Metrics {
             families: new.described.take(),
             registry,
         };
-        metrics.info()?;
         Ok(Arc::new(metrics))
     }
 
@@ -162,15 +162,6 @@ impl Metrics {
     pub fn page(&self) -> prometheus::Result<String> {
         TextEncoder::new().encode_to_string(&self.registry.gather())
     }
-
-    fn info(&self) -> prometheus::Result<()> {
-        let opts = Opts::new("llm_d_epp_info", "Commit and version of this build.")
-            .const_label("commit", env!("LODESMAN_COMMIT"))
-            .const_label("build_ref", env!("CARGO_PKG_VERSION"));
-        let info = Gauge::with_opts(opts)?;
-        info.set(1.0);
-        self.registry.register(Box::new(info))
-    }
 }
 
 /// Makes families and registers them.
@@ -186,6 +177,14 @@ impl Families<'_> {
         self.described.borrow_mut().extend(family.desc().into_iter().cloned());
         self.registry.register(Box::new(family.clone()))?;
         Ok(family)
+    }
+
+    /// The family that names the build, always 1.
+    fn info(&self) -> prometheus::Result<()> {
+        let opts = Opts::new("llm_d_epp_info", "Commit and version of this build.")
+            .const_label("commit", env!("LODESMAN_COMMIT"))
+            .const_label("build_ref", env!("CARGO_PKG_VERSION"));
+        self.registered(Gauge::with_opts(opts)?).map(|info| info.set(1.0))
     }
 
     fn ours(&self, name: &str, help: &str) -> Opts {

@@ -62,16 +62,20 @@ pub fn least<T: PartialOrd>(
     dice: u64,
     load: impl Fn(Slot) -> T,
 ) -> Option<usize> {
+    least_of(candidates.iter().map(|&slot| load(slot)), dice)
+}
+
+/// Position of the least value, at random among equals; none when there is none.
+pub fn least_of<T: PartialOrd>(values: impl IntoIterator<Item = T>, dice: u64) -> Option<usize> {
     let mut rng = fastrand::Rng::with_seed(dice);
     let mut best: Option<(T, usize)> = None;
     let mut ties = 0_usize;
-    for (at, &slot) in candidates.iter().enumerate() {
-        let load = load(slot);
-        let better = best.as_ref().is_none_or(|(least, _)| load < *least);
-        let tie = best.as_ref().is_some_and(|(least, _)| load == *least);
+    for (at, value) in values.into_iter().enumerate() {
+        let better = best.as_ref().is_none_or(|(least, _)| value < *least);
+        let tie = best.as_ref().is_some_and(|(least, _)| value == *least);
         ties = if better { 1 } else { ties + usize::from(tie) };
         if better || (tie && rng.usize(..ties) == 0) {
-            best = Some((load, at));
+            best = Some((value, at));
         }
     }
     best.map(|(_, at)| at)

@@ -12,6 +12,7 @@ pub mod http;
 pub mod listener;
 pub mod null;
 pub mod picker;
+pub mod said;
 pub mod tls;
 
 mod tasks;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use arc_swap::ArcSwap;
-use lodesman::director::{Ask, DECISION_DEADLINE, Director, FailureMode, Settings};
+use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, FailureMode, Settings};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, Sample, State, Subset};
 use lodesman::prefix::{Chain, Index};
@@ -15,7 +15,7 @@ use lodesman::request::{Parsed, PromptPart};
 use lodesman::schedule::registry::PLUGINS;
 use lodesman_e2e::wait::now;
 
-/// A director by the default policy over so many endpoints with fresh samples, and a prompt of 8,000 tokens.
+/// A director by the default policy over so many endpoints with fresh samples, and a prompt of 2,000 tokens.
 fn director(endpoints: u16) -> (Director, Chain) {
     let spec = |n: u16| EndpointSpec {
         name: format!("pod-{n}"),
@@ -40,12 +40,12 @@ fn director(endpoints: u16) -> (Director, Chain) {
         failure_mode: FailureMode::FailClose,
         deadline: DECISION_DEADLINE,
         scores: false,
-        clock: now,
+        clock: Clock::new(now),
     };
     let metrics = Metrics::new("ns", "pool", false).unwrap();
     let index = Arc::new(Index::new(policy.prefix.unwrap(), 1));
     let mut hashing = index.hashing();
-    hashing.feed(PromptPart::Text(&[b'x'; 32_000]));
+    hashing.feed(PromptPart::Text(&[b'x'; 8_000]));
     let director = Director::new(pool, policy.profile, metrics, settings).with_prefix(index);
     (director, hashing.end(Some("m"), None))
 }

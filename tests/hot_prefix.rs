@@ -1,5 +1,11 @@
 //! A prefix that most requests share, in virtual time: the default policy over simulated engines.
-#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::tests_outside_test_module,
+    reason = "an integration test"
+)]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -7,7 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use lodesman::director::{Ask, DECISION_DEADLINE, Decision, Director, FailureMode, Settings};
+use lodesman::director::{
+    Ask, Clock, DECISION_DEADLINE, Decision, Director, FailureMode, Settings,
+};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{self, EndpointSpec, Sample, State, Subset};
 use lodesman::prefix::Index;
@@ -63,7 +71,7 @@ impl Fleet {
             failure_mode: FailureMode::FailClose,
             deadline: DECISION_DEADLINE,
             scores: false,
-            clock: || NOW.get(),
+            clock: Clock::new(|| NOW.get()),
         };
         let index = Arc::new(Index::new(policy.prefix.unwrap_or_default(), 1));
         let metrics = Metrics::new("ns", "pool", false).unwrap();
@@ -117,9 +125,9 @@ impl Fleet {
 
     fn end_steps(&mut self, now: Instant) {
         for at in 0..self.engines.len() {
-            if self.steps[at].as_ref().is_some_and(|(end, _)| *end <= now) {
-                let (_, events) = self.steps[at].take().unwrap();
-                events.iter().for_each(|event| self.told(*event));
+            let ended = self.steps[at].take_if(|(end, _)| *end <= now);
+            for event in ended.into_iter().flat_map(|(_, events)| events) {
+                self.told(event);
             }
             self.begin_step(at, now);
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::metrics::{Metrics, PrefixMatches};
-use crate::pool::{Endpoint, Slot};
+use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::prefix::{Chain, Hashing, Hits, Index};
 
 /// The index and what is counted of it.
@@ -36,7 +36,8 @@ impl Affinity {
 
     /// Remembers the prompt as the endpoint's. At the decision, not when it is answered: the next of a burst of equal
     /// prompts must find the first.
-    pub(super) fn placed(&self, endpoint: &Endpoint, chain: &Chain) {
-        self.index.record(endpoint.id, chain, None);
+    pub(super) fn placed(&self, snapshot: &Snapshot, endpoint: &Endpoint, chain: &Chain) {
+        let capacity = snapshot.kv_capacity_tokens(endpoint.id.slot);
+        self.index.record(endpoint.id, chain, capacity);
     }
 }

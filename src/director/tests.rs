@@ -3,7 +3,8 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, Models, Sample, Standing, State};
 use crate::prefix::Chain;
-use crate::schedule::profile::PickerStep;
+use crate::schedule::fixture;
+use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 
@@ -43,7 +44,7 @@ fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
         failure_mode: FailureMode::FailClose,
         deadline: Duration::from_mins(1),
         scores: false,
-        clock: clock::now,
+        clock: Clock::new(clock::now),
     };
     Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
 }
@@ -127,4 +128,36 @@ fn a_decision_charges_prompt_output_and_adapter_until_it_ends() {
     let live = Arc::clone(&first.endpoints[0].live);
     drop((first, second));
     assert_eq!((live.requests(), live.prompt_tokens(), live.decode_tokens()), (0, 0, 0));
+}
+
+#[test]
+fn without_signals_what_is_in_flight_decides_whatever_the_policy() {
+    let pool = Arc::new(ArcSwap::from_pointee(fixture::snapshot(2)));
+    let Build::Scorer(build) = find(&[PLUGINS], "kv-cache-utilization-scorer").unwrap().build
+    else {
+        panic!("a scorer")
+    };
+    let scorer = build(Parameters::Null).unwrap();
+    let scorers = vec![ScorerStep { name: "kv".into(), weight: 1.0, scorer }];
+    let director = by(Profile { scorers, ..random() }, &pool);
+    let busy = decide(&director, "m", None, 1);
+    let id = busy.endpoints[0].id;
+    assert!((0..50).all(|dice| decide(&director, "m", None, dice).endpoints[0].id != id));
+}
+
+#[test]
+fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
+    let now = clock::now();
+    let waiting = |waiting| Some(Sample { waiting: Some(waiting), ..Sample::default() });
+    let snapshot = fixture::sampled(&[waiting(2.0), None, waiting(8.0)], now);
+    let pool = Arc::new(ArcSwap::from_pointee(snapshot));
+    let director = director(&pool);
+    let (request, subset) = (Parsed::default(), Subset::All);
+    let chain = Chain::default();
+    let ask =
+        Ask { request: &request, bodyless: true, model: None, subset: &subset, chain: &chain };
+    let placed: Vec<_> = (0..3).map(|dice| director.decide(ask, dice).unwrap()).collect();
+    let known = |decision: &Decision| decision.endpoints[0].spec.name != "pod-2";
+    assert!(placed.iter().all(known), "the median of 2 and 8 is 2: the busiest is not taken");
+    assert_eq!(placed[0].rung, Rung::Policy);
 }

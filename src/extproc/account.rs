@@ -67,6 +67,17 @@ struct Answer {
     last_event: Option<Instant>,
 }
 
+/// How much of an answer was ours to see.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::extproc) enum Sight {
+    /// All of it: when its end did not come, the client or the server went away.
+    Full,
+    /// Not its end.
+    Partial,
+    /// Its API is not one to be looked at.
+    Unwanted,
+}
+
 /// Who a request is from and what it wants, for labels.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::extproc) struct Who<'a> {
@@ -197,16 +208,19 @@ impl Account {
         }
     }
 
-    /// The stream is gone. `skipped`: the answer was never to be looked at; `unobserved`: its end was not ours to see.
-    pub(in crate::extproc) fn closed(&mut self, skipped: bool, unobserved: bool, now: Instant) {
+    /// The stream is gone.
+    pub(in crate::extproc) fn closed(&mut self, sight: Sight, now: Instant) {
         let Some(received) = self.received else { return };
-        if unobserved && self.answer.status >= 400 {
+        if sight == Sight::Partial && self.answer.status >= 400 {
             self.completed(None, now);
         }
         self.received = None;
-        let ended = self.ended.filter(|_| !skipped || self.placed.is_none());
-        let unseen = if skipped || unobserved { "unobserved" } else { "client_disconnect" };
-        let outcome = ended.unwrap_or(unseen);
+        let outcome = match (self.ended, sight) {
+            (Some(_), Sight::Unwanted) if self.placed.is_some() => "unobserved",
+            (Some(ended), _) => ended,
+            (None, Sight::Full) => "client_disconnect",
+            (None, Sight::Partial | Sight::Unwanted) => "unobserved",
+        };
         self.metrics.outcomes.with_label_values(&[outcome]).inc();
         if outcome == "client_disconnect" {
             let lasted = seconds(Some(received), now);

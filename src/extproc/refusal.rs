@@ -103,11 +103,10 @@ impl Refusal {
 
     /// The value of the metric label `outcome`.
     pub(in crate::extproc) fn outcome(&self) -> &'static str {
-        match self {
-            Self::Rejected(Rejection::Internal(_)) => "epp_error",
-            _ if self.terms().status == 429 => "shed",
-            _ => "rejected",
+        if matches!(self, Self::Rejected(Rejection::Internal(_))) {
+            return "epp_error";
         }
+        if self.terms().status == 429 { "shed" } else { "rejected" }
     }
 
     /// The value of the metric label `error_code`.

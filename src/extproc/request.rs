@@ -1,6 +1,7 @@
 //! The half of an exchange up to the decision: headers, body and trailers of the request.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use crate::extproc::headers::RequestHeaders;
 use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
-use crate::pool::InFlight;
+use crate::pool::{Endpoint, InFlight};
 use crate::prefix::{Chain, Hashing};
 use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
@@ -353,14 +354,7 @@ impl Exchange {
     /// What a decision changes of the headers, as a difference: what is set anew and what a client may not send.
     fn change(&self, decision: &Decision) -> Change {
         let shown = if self.settings.destination_list { decision.endpoints.len() } else { 1 };
-        let names = decision.endpoints.iter().take(shown).map(|endpoint| &endpoint.destination);
-        let destination = names.fold(Vec::new(), |mut list, name| {
-            if !list.is_empty() {
-                list.push(b',');
-            }
-            list.extend_from_slice(name);
-            list
-        });
+        let destination = listed(decision.endpoints.get(..shown).unwrap_or_default());
         let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
         let mut set_headers = vec![reply::set(metadata::DESTINATION, destination)];
         if self.head.request_id.is_none() {
@@ -372,6 +366,17 @@ impl Exchange {
             body: None,
             clear_route_cache: true,
             metadata: Some(metadata),
+        }
+    }
+}
+
+/// The endpoints as the destination header has them: a list with commas, of one mostly.
+fn listed(endpoints: &[Arc<Endpoint>]) -> Bytes {
+    match endpoints {
+        [one] => one.destination.clone(),
+        several => {
+            let names: Vec<&[u8]> = several.iter().map(|endpoint| &*endpoint.destination).collect();
+            Bytes::from(names.join(&b','))
         }
     }
 }

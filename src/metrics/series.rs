@@ -209,8 +209,8 @@ type Key = SmallVec<[u8; 128]>;
 
 impl SeriesCache {
     pub(super) fn find(&self, labels: &Labels<'_>, families: &RequestFamilies) -> Arc<Series> {
-        if let Some(series) = self.known.read().series.get(&key(labels)) {
-            return Arc::clone(series);
+        if let Some(series) = self.known.read().find(labels) {
+            return series;
         }
         let mut known = self.known.write();
         let labels = known.admit(labels);
@@ -224,17 +224,36 @@ impl SeriesCache {
 }
 
 impl Known {
-    /// The labels as they are shown.
-    fn admit<'a>(&mut self, labels: &Labels<'a>) -> Labels<'a> {
+    /// The cells of labels that were seen, or that are beyond a cap.
+    fn find(&self, labels: &Labels<'_>) -> Option<Arc<Series>> {
+        let found = self.series.get(&key(labels));
+        let folded = || self.series.get(&key(&self.shown(labels)));
+        found.or_else(folded).map(Arc::clone)
+    }
+
+    /// The labels as they are shown: with `other` for what is beyond a cap.
+    fn shown<'a>(&self, labels: &Labels<'a>) -> Labels<'a> {
         if self.series.len() >= COMBINATIONS {
             return Labels { model: OTHER, target: OTHER, fairness_id: OTHER, priority: 0 };
         }
         Labels {
-            model: capped(&mut self.models, labels.model),
-            target: capped(&mut self.models, labels.target),
-            fairness_id: capped(&mut self.fairness_ids, labels.fairness_id),
+            model: capped(&self.models, labels.model),
+            target: capped(&self.models, labels.target),
+            fairness_id: capped(&self.fairness_ids, labels.fairness_id),
             priority: labels.priority,
         }
+    }
+
+    /// The labels as they are shown from now on.
+    fn admit<'a>(&mut self, labels: &Labels<'a>) -> Labels<'a> {
+        let shown = self.shown(labels);
+        for model in [shown.model, shown.target] {
+            // Two new names may come at once where there is room for one.
+            let model = capped(&self.models, model);
+            self.models.insert(model.into());
+        }
+        self.fairness_ids.insert(shown.fairness_id.into());
+        self.shown(labels)
     }
 }
 
@@ -249,16 +268,10 @@ fn key(labels: &Labels<'_>) -> Key {
     key
 }
 
-/// The value itself while the label has room for it; empty values are free.
-fn capped<'a>(known: &mut HashSet<Box<str>>, value: &'a str) -> &'a str {
-    if value.is_empty() || known.contains(value) {
-        return value;
-    }
-    if known.len() >= CAP || value.len() > LONGEST {
-        return OTHER;
-    }
-    known.insert(value.into());
-    value
+/// The value itself where it is known or the label has room for it; empty values are free.
+fn capped<'a>(known: &HashSet<Box<str>>, value: &'a str) -> &'a str {
+    let room = known.len() < CAP && value.len() <= LONGEST;
+    if value.is_empty() || room || known.contains(value) { value } else { OTHER }
 }
 
 #[cfg(test)]

@@ -2,8 +2,9 @@
 //!
 //! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
 //! with the hash before it as the seed, so equal hashes mean equal beginnings. Model and salt may stand behind the
-//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. The last
-//! block may be shorter; it is a hit only for the very same prompt.
+//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. Whole
+//! blocks count alone, other than in the reference: a rest saves next to nothing, and as a block it would draw all
+//! requests of one short text to one endpoint.
 
 use std::fmt;
 
@@ -15,7 +16,7 @@ use crate::request::PromptPart;
 /// Bytes of text that count as a token.
 const TOKEN_BYTES: usize = 4;
 
-/// The hashes of a prompt's blocks, first block first; empty when there is no prompt.
+/// The hashes of a prompt's whole blocks, first block first; empty when there is none.
 ///
 /// At most [`Settings::chain_limit`] long. `Debug` prints the length only.
 #[derive(Clone, Default, PartialEq, Eq)]
@@ -73,9 +74,6 @@ impl Hashing {
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
     /// have no hash in common.
     pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        if !self.open.is_empty() {
-            self.links.push(self.link(&self.open));
-        }
         let key = keyed(keyed(self.seed, model), salt);
         self.links.iter_mut().for_each(|link| *link ^= key);
         Chain(self.links)
@@ -142,9 +140,9 @@ mod tests {
     fn a_common_beginning_gives_common_hashes_up_to_the_first_difference() {
         let (a, b) = ("x".repeat(600), "x".repeat(300) + &"y".repeat(300));
         let (a, b) = (chain(a.as_bytes(), None, None), chain(b.as_bytes(), None, None));
-        assert_eq!((a.hashes().len(), b.hashes().len()), (3, 3), "256 bytes a block, and a rest");
+        assert_eq!((a.hashes().len(), b.hashes().len()), (2, 2), "256 bytes a block");
         let equal: Vec<_> = a.hashes().iter().zip(b.hashes()).map(|(a, b)| a == b).collect();
-        assert_eq!(equal, [true, false, false]);
+        assert_eq!(equal, [true, false]);
     }
 
     #[test]
@@ -159,7 +157,7 @@ mod tests {
         let mut seen = std::collections::HashSet::new();
         for model in keys {
             for salt in keys {
-                assert!(seen.insert(chain(b"text", model, salt).0), "{model:?} {salt:?}");
+                assert!(seen.insert(chain(&[b'x'; 256], model, salt).0), "{model:?} {salt:?}");
             }
         }
     }
@@ -176,12 +174,13 @@ mod tests {
 
     #[test]
     fn of_a_batch_the_first_prompt_counts_and_of_a_long_one_its_beginning() {
+        let [one, two] = [[1; 256], [2; 256]];
         let mut hashing = hashing();
-        for part in [PromptPart::Next, PromptPart::Text(b"one"), PromptPart::Next] {
+        for part in [PromptPart::Next, PromptPart::Text(&one), PromptPart::Next] {
             hashing.feed(part);
         }
-        hashing.feed(PromptPart::Text(b"two"));
-        assert_eq!(hashing.end(None, None), chain(b"one", None, None));
+        hashing.feed(PromptPart::Text(&two));
+        assert_eq!(hashing.end(None, None), chain(&one, None, None));
         let settings = Settings { chain_limit: 2, ..Settings::default() };
         let mut short = Hashing::new(&settings, 7);
         short.feed(PromptPart::Text(&[b'x'; 1000]));
@@ -190,11 +189,16 @@ mod tests {
     }
 
     #[test]
+    fn a_prompt_shorter_than_a_block_has_no_hashes() {
+        assert_eq!(chain(&[b'x'; 255], None, None), Chain::default());
+    }
+
+    #[test]
     fn debug_output_holds_no_text() {
         let mut hashing = hashing();
         hashing.feed(PromptPart::Text(b"secret"));
         assert_eq!(format!("{hashing:?}"), "Hashing { links: 0, .. }");
-        assert_eq!(format!("{:?}", hashing.end(None, None)), "Chain(1 blocks)");
+        assert_eq!(format!("{:?}", hashing.end(None, None)), "Chain(0 blocks)");
     }
 
     proptest! {

@@ -34,9 +34,14 @@ impl Hits {
         self.block_tokens
     }
 
-    /// Tokens of the prompt that a candidate has.
+    /// Tokens of the prompt that a candidate has, in whole blocks.
     pub fn tokens(&self, slot: Slot) -> u64 {
         u64::from(self.blocks(slot)) * u64::from(self.block_tokens)
+    }
+
+    /// Nothing is known of the prompt.
+    pub fn clear(&mut self) {
+        self.reset(0, 0, &[]);
     }
 
     /// All candidates are alive, and have nothing yet.

@@ -33,6 +33,12 @@ pub(in crate::schedule) fn fill(
     }
 }
 
+/// Writes the length of each candidate's queue: a stale one is taken to be what this process has in flight there.
+pub fn queues(cx: PickContext<'_>, candidates: &[Slot], values: &mut [f32]) {
+    let waiting = |slot, now| cx.snapshot.waiting(slot, now);
+    fill(cx, candidates, values, waiting, |slot| Some(cx.snapshot.in_flight(slot) as f32));
+}
+
 /// Maps values to scores so that the least is 1.0 and the greatest 0.0; all equal are 1.0.
 pub(in crate::schedule) fn lower_is_better(values: &mut [f32]) {
     let (min, max) = values

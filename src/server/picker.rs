@@ -7,6 +7,7 @@ use crate::director::{Decision, Director, Rejection};
 use crate::extproc::{End, Exchange, Next, Settings};
 use crate::server::clock;
 use crate::server::grpc::{Machine, Machines};
+use crate::server::said::Said;
 use crate::wire::{ProcessingRequest, ProcessingResponse};
 
 /// Makes exchanges.
@@ -16,6 +17,8 @@ pub struct Picker {
     pub director: Arc<Director>,
     /// How exchanges behave.
     pub settings: Arc<Settings>,
+    /// When faults were last logged.
+    pub said: Arc<Said>,
 }
 
 /// An exchange that gets its decisions.
@@ -23,6 +26,7 @@ pub struct Picker {
 pub struct Picking {
     exchange: Exchange,
     director: Arc<Director>,
+    said: Arc<Said>,
 }
 
 impl Machines for Picker {
@@ -32,7 +36,7 @@ impl Machines for Picker {
         let identity = fastrand::u128(..);
         let exchange =
             Exchange::new(Arc::clone(&self.director), Arc::clone(&self.settings), identity);
-        Picking { exchange, director: Arc::clone(&self.director) }
+        Picking { exchange, director: Arc::clone(&self.director), said: Arc::clone(&self.said) }
     }
 }
 
@@ -42,7 +46,7 @@ impl Machine for Picking {
             && let Some(ask) = self.exchange.ask()
         {
             let outcome = self.director.decide(ask, fastrand::u64(..));
-            report(&outcome);
+            report(&outcome, &self.said);
             self.exchange.decided(outcome, clock::now());
         }
     }
@@ -76,27 +80,22 @@ impl Machine for Picking {
     }
 }
 
-/// Logs the faults of a decision.
-fn report(outcome: &Result<Decision, Rejection>) {
+/// Logs the faults of a decision; in full once in a while, since a fault comes with every request.
+fn report(outcome: &Result<Decision, Rejection>, said: &Said) {
     match outcome {
         Ok(decision) => {
             for fault in &decision.faults {
                 let (plugin, reason) = (fault.plugin(), fault.cause());
-                tracing::warn!(
-                    plugin,
-                    reason,
-                    rung = decision.rung.name(),
-                    "plugin left out of a decision"
-                );
+                if said.may_speak() {
+                    let rung = decision.rung.name();
+                    tracing::warn!(plugin, reason, rung, "plugin left out of decisions");
+                }
             }
         }
-        Err(Rejection::Internal(fault)) => {
-            tracing::error!(
-                plugin = fault.plugin(),
-                reason = fault.cause(),
-                "filter failed, request refused"
-            );
+        Err(Rejection::Internal(fault)) if said.may_speak() => {
+            let (plugin, reason) = (fault.plugin(), fault.cause());
+            tracing::error!(plugin, reason, "filter failed, requests are refused");
         }
-        Err(Rejection::NotSynced | Rejection::NoEndpoints | Rejection::Saturated) => {}
+        Err(_) => {}
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lodesman::config;
-use lodesman::director::{Director, FailureMode, Settings as How};
+use lodesman::director::{Clock, Director, FailureMode, Settings as How};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{Event, Snapshot, State};
@@ -79,8 +79,12 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
 pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Director> {
     let profile = config::load(None, &[PLUGINS]).expect("the default is good").profile;
     let metrics = Metrics::new("ns", "pool", false).expect("families of different names");
-    let how =
-        How { failure_mode, deadline: Duration::from_mins(1), scores: true, clock: clock::now };
+    let how = How {
+        failure_mode,
+        deadline: Duration::from_mins(1),
+        scores: true,
+        clock: Clock::new(clock::now),
+    };
     Arc::new(Director::new(Arc::new(arc_swap::ArcSwap::from_pointee(pool)), profile, metrics, how))
 }
 

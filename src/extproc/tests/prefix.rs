@@ -22,8 +22,9 @@ fn rig() -> (Rig, Arc<Index>) {
         failure_mode: FailureMode::FailClose,
         deadline: DECISION_DEADLINE,
         scores: false,
-        clock: clock::now,
+        clock: director::Clock::new(clock::now),
     };
+    rig.fresh();
     let profile = crate::config::load(None, &[PLUGINS]).unwrap().profile;
     let metrics = Metrics::new("ns", "pool", false).unwrap();
     let director = Director::new(Arc::clone(&rig.pool), profile, metrics, how);
@@ -53,10 +54,10 @@ fn a_prompt_is_known_however_its_body_is_cut_and_under_its_model_and_salt_alone(
     let (mut rig, index) = rig();
     let plain = chat("m", "");
     for piece in [10_000, 7, 300] {
-        assert_eq!(after(&mut rig, &index, &plain, piece), 9, "{piece}");
+        assert_eq!(after(&mut rig, &index, &plain, piece), 8, "{piece}");
     }
-    assert_eq!(after(&mut rig, &index, &chat("adapter", ""), 500), 18);
-    assert_eq!(after(&mut rig, &index, &chat("m", r#","cache_salt":"a""#), 500), 27);
+    assert_eq!(after(&mut rig, &index, &chat("adapter", ""), 500), 16);
+    assert_eq!(after(&mut rig, &index, &chat("m", r#","cache_salt":"a""#), 500), 24);
 }
 
 #[test]
@@ -65,7 +66,7 @@ fn a_prompt_is_known_under_the_model_that_is_asked_for() {
     after(&mut rig, &index, &chat("m", ""), 500);
     let rewritten = [CHAT_PATH[0], CHAT_PATH[1], ("x-llm-d-model-name-rewrite", "m")];
     rig.headers(&rewritten, false).body(&chat("alias", ""), true).closed();
-    assert_eq!(index.len(), 9);
+    assert_eq!(index.len(), 8);
 }
 
 #[test]
@@ -95,7 +96,32 @@ fn an_endpoint_that_served_instead_knows_the_prompt() {
         observability_mode: false,
         protocol_config: None,
     });
-    assert_eq!(index.len(), 18, "on both");
+    assert_eq!(index.len(), 16, "on both");
+}
+
+#[test]
+fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
+    let (seen, index) = rig();
+    let mut hashing = index.hashing();
+    hashing.feed(crate::request::PromptPart::Text(&[b'x'; 1000]));
+    let (chain, request) = (hashing.end(None, None), crate::request::Parsed::default());
+    let ask = Ask {
+        request: &request,
+        chain: &chain,
+        bodyless: false,
+        model: None,
+        subset: &Subset::All,
+    };
+    let most = |rig: &Rig| {
+        let open: Vec<_> = (0..6).map(|dice| rig.director.decide(ask, dice).unwrap()).collect();
+        let placed = rig.pool.load().endpoints().map(|e| e.live.requests()).max().unwrap();
+        drop(open);
+        placed
+    };
+    assert_eq!(most(&seen), 6, "all on one");
+    let blind = Rig::with(3, |_| {});
+    seen.pool.store(blind.pool.load_full());
+    assert_eq!(most(&seen), 2, "evenly");
 }
 
 #[test]
@@ -105,7 +131,7 @@ fn the_share_of_the_prompt_in_the_chosen_cache_is_counted() {
     after(&mut rig, &index, &chat("m", ""), 500);
     let page = rig.director.metrics().page().unwrap();
     let labels = r#"{plugin_name="approx-prefix-cache-producer",plugin_type="approx-prefix-cache-producer"}"#;
-    for line in [format!("hit_ratio_sum{labels} 1"), format!("hit_bytes_sum{labels} 2304")] {
+    for line in [format!("hit_ratio_sum{labels} 1"), format!("hit_bytes_sum{labels} 2048")] {
         assert!(page.contains(&format!("llm_d_epp_prefix_indexer_{line}")), "{line}\n{page}");
     }
 }

@@ -4,10 +4,10 @@ use std::collections::BTreeMap;
 
 use arc_swap::ArcSwap;
 
-use crate::director;
+use crate::director::{self, Clock};
 use crate::extproc::*;
 use crate::metrics::Metrics;
-use crate::pool::{EndpointSpec, Event, Snapshot, State};
+use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
 use crate::schedule::profile::{PickerStep, Profile};
 use crate::schedule::registry::{Build, Parameters, find};
 use crate::server::clock;
@@ -62,7 +62,7 @@ impl Rig {
             failure_mode: FailureMode::FailClose,
             deadline: director::DECISION_DEADLINE,
             scores: false,
-            clock: clock::now,
+            clock: Clock::new(clock::now),
         };
         let director = Arc::new(Director::new(Arc::clone(&pool), profile, metrics, how));
         let mut settings = Settings {
@@ -88,6 +88,19 @@ impl Rig {
             modes: Some((4, 4)),
             observed: false,
         }
+    }
+
+    /// The metrics page of every endpoint was read just now.
+    pub(super) fn fresh(&mut self) {
+        let (mut state, now) = (State::new(Duration::from_mins(10)), clock::now());
+        let specs = self.pool.load().endpoints().map(|endpoint| endpoint.spec.clone()).collect();
+        state.apply(Event::Endpoints(specs), now);
+        let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
+        for id in ids {
+            let (sample, interval) = (Sample::default(), Duration::from_secs(1));
+            state.apply(Event::Scraped { id, sample, at: now, interval }, now);
+        }
+        self.pool.store(Arc::new(state.snapshot()));
     }
 
     pub(super) fn modes(mut self, request: i32, response: i32) -> Self {

@@ -6,7 +6,7 @@
 use serde::Deserialize;
 
 use crate::pool::Slot;
-use crate::schedule::readings::{fill, lower_is_better};
+use crate::schedule::readings::{lower_is_better, queues};
 use crate::schedule::registry::{Build, Plugin, parameters};
 use crate::schedule::{Needs, PickContext, Scorer};
 
@@ -23,8 +23,7 @@ struct Queue {}
 
 impl Scorer for Queue {
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
-        let waiting = |slot, now| cx.snapshot.waiting(slot, now);
-        fill(cx, candidates, scores, waiting, |slot| Some(cx.snapshot.in_flight(slot) as f32));
+        queues(cx, candidates, scores);
         lower_is_better(scores);
     }
 }
