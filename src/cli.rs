@@ -87,20 +87,21 @@ fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
     let (data_handle, control_handle) = (data.handle().clone(), control.handle().clone());
     let over = CancellationToken::new();
     let until = over.clone();
-    let control_thread = std::thread::Builder::new()
-        .name("control".to_owned())
-        .spawn(move || control.block_on(until.cancelled()));
+    let control_thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        control.block_on(until.cancelled());
+        control.shutdown_background();
+    });
     let Ok(control_thread) = control_thread else { return fail(FAULT, "cannot start a thread") };
     let code = data.block_on(async {
+        let (stop, at_once) = match signals() {
+            Ok(tokens) => tokens,
+            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
+        };
         let running = match app.start(data_handle, control_handle).await {
             Ok(running) => running,
             Err(error) => return start_failed(&error),
         };
         announce(&running.addresses);
-        let (stop, at_once) = match signals() {
-            Ok(tokens) => tokens,
-            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
-        };
         match running.stop_on(stop, at_once).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
