@@ -168,11 +168,10 @@ impl App {
         let dialect = scrape::Dialect::new(engine, &self.flags.scrape.names);
         let pace = Pace::new(self.flags.scrape.refresh_metrics_interval);
         let scraper = Scraper::new(dialect, pace, events.clone(), Arc::clone(&parts.scrapes));
-        tasks.run(
-            Plane::Control,
-            "scraper",
-            scraper.map_err(anyhow::Error::new)?.run(members.subscribe()),
-        );
+        let scraper = scraper.map_err(anyhow::Error::new)?;
+        if resolved.scraped {
+            tasks.run(Plane::Control, "scraper", scraper.run(members.subscribe()));
+        }
         let published = Published {
             snapshot: Arc::clone(&parts.pool),
             members,

@@ -13,9 +13,12 @@ pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::units::{ChunkBytes, GoDuration, Quantity};
 
 pub mod argv;
+pub mod check;
+pub mod document;
 pub mod file;
 pub mod flags;
 pub mod limits;
+pub mod parameters;
 pub mod problem;
 pub mod reader;
 pub mod resolve;

@@ -15,6 +15,7 @@ pub static PLUGINS: &[Plugin] = &[
     scorer::running_requests::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
+    picker::weighted_random::PLUGIN,
     SINGLE_PROFILE_HANDLER,
     parser(
         "openai-parser",

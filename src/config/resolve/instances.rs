@@ -1,14 +1,18 @@
 //! The `plugins` of a configuration file, by name.
 
+use serde_json::Value;
+
 use crate::config::file::PluginSpec;
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
+use crate::config::resolve::deprecated::{aliased, instead_of, renew};
 use crate::config::resolve::reference::NOT_YET;
+use crate::config::resolve::role::Role;
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
 
 /// The source of endpoints that is no plugin of the scheduling table.
-const FILE_DISCOVERY: &str = "file-discovery";
+pub(super) const FILE_DISCOVERY: &str = "file-discovery";
 
 /// All instances of a file, in its order.
 #[derive(Debug)]
@@ -25,8 +29,8 @@ pub(super) struct Instance<'a> {
     pub(super) name: &'a str,
     /// What it is.
     pub(super) kind: Kind,
-    /// What it takes.
-    pub(super) parameters: &'a Parameters,
+    /// What it takes, in today's spelling.
+    pub(super) parameters: Parameters,
     /// The file, where it is a file discovery.
     pub(super) discovery: Option<FileDiscovery>,
     type_name: &'a str,
@@ -39,6 +43,8 @@ pub(super) enum Kind {
     Known(&'static Plugin),
     /// A file discovery.
     Discovery,
+    /// A type of the reference that this build has not; already a problem.
+    Later,
     /// None that is known; already a problem.
     Unknown,
 }
@@ -52,14 +58,15 @@ impl<'a> Instances<'a> {
     ) -> Self {
         let mut instances = Self { list: Vec::with_capacity(specs.len()) };
         for (at, spec) in specs.iter() {
-            let Some(type_name) = spec.kind.as_deref() else {
+            let Some(type_name) = given(spec.kind.as_deref()) else {
                 problems.push(Problem::error(format!("plugins[{at}].type"), "is missing"));
                 continue;
             };
-            let name = spec.name.as_deref().unwrap_or(type_name);
+            let name = given(spec.name.as_deref()).unwrap_or(type_name);
             if instances.named(name).is_some() {
                 let message = format!("another plugin is named `{name}`");
-                problems.push(Problem::error(format!("plugins[{at}].name"), message));
+                let problem = Problem::error(format!("plugins[{at}].name"), message);
+                problems.push(problem.hint("give one of them another name"));
                 continue;
             }
             let kind = kind(at, type_name, tables, problems);
@@ -67,9 +74,9 @@ impl<'a> Instances<'a> {
                 at,
                 name,
                 kind,
-                parameters: &spec.parameters,
+                parameters: spec.parameters.clone(),
                 discovery: None,
-                type_name,
+                type_name: aliased(type_name),
             };
             instance.check(problems);
             instances.list.push(instance);
@@ -89,21 +96,110 @@ impl<'a> Instances<'a> {
         self.list.iter()
     }
 
+    /// The instance that is named at `path`, if it can play `role` there; else a problem.
+    pub(super) fn referenced(
+        &self,
+        name: Option<&str>,
+        path: &str,
+        role: Role,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&Instance<'a>> {
+        let Some(name) = given(name) else {
+            problems.push(Problem::error(path, "is missing"));
+            return None;
+        };
+        let Some(instance) = self.named(name) else {
+            problems.push(self.undefined(path, name));
+            return None;
+        };
+        if !instance.plays(role) {
+            problems.push(Problem::error(path, format!("`{name}` is no {}", role.noun())));
+            return None;
+        }
+        Some(instance)
+    }
+
     /// The problem of a reference at `path` to no instance.
     pub(super) fn undefined(&self, path: impl Into<String>, name: &str) -> Problem {
-        Problem::error(path, format!("no plugin is named `{name}`")).nearest(name, self.names())
+        let problem = Problem::error(path, format!("no plugin is named `{name}`"));
+        let near = problem.nearest(name, self.names());
+        if near.hint.is_some() { near } else { near.hint("list it under plugins") }
     }
 }
 
 impl<'a> Instance<'a> {
+    /// Its type, by the name that is not deprecated.
     pub(super) fn type_name(&self) -> &'a str {
         self.type_name
     }
 
-    /// Builds the instance once, to see whether its parameters are good wherever it is used.
-    fn check(&mut self, problems: &mut Vec<Problem>) {
-        let raw = self.parameters.clone();
+    /// Whether it can play a role; an unknown type may play any.
+    pub(super) fn plays(&self, role: Role) -> bool {
         let built = match self.kind {
+            Kind::Unknown => return true,
+            Kind::Discovery => Some(Role::Discovery),
+            Kind::Later => None,
+            Kind::Known(plugin) => Some(match plugin.build {
+                Build::Filter(..) => Role::Filter,
+                Build::Scorer(_) => Role::Scorer,
+                Build::Picker(_) => Role::Picker,
+                Build::SingleProfileHandler => Role::Handler,
+                Build::Parser => Role::Parser,
+            }),
+        };
+        built == Some(role) || role.has(self.type_name)
+    }
+
+    /// Builds the instance, to see whether its parameters are good wherever it is used.
+    fn check(&mut self, problems: &mut Vec<Problem>) {
+        let path = format!("plugins[{}].parameters", self.at);
+        renew(self.type_name, &path, &mut self.parameters, problems);
+        if let Some(count @ ..=0) = self.parameters.get("maxNumOfEndpoints").and_then(Value::as_i64)
+            && self.plays(Role::Picker)
+        {
+            let message = format!("{count} is taken for 1");
+            problems.push(Problem::warning(format!("{path}.maxNumOfEndpoints"), message));
+        }
+        let before = problems.len();
+        self.mistakes(&path, problems);
+        if problems.len() == before && matches!(self.kind, Kind::Discovery) {
+            self.discovery = parameters(self.parameters.clone()).ok();
+        }
+    }
+
+    /// Reports what the plugin refuses, each with the parameter that it is about.
+    fn mistakes(&self, path: &str, problems: &mut Vec<Problem>) {
+        let mut raw = self.parameters.clone();
+        let mut first = true;
+        while let Err(BadParameters(message)) = self.built(raw.clone()) {
+            let Some(culprit) = self.culprit(&raw, &message) else {
+                // Without what was taken out, something may be missing that is not in the document.
+                if first {
+                    problems.push(Problem::error(path, message));
+                }
+                return;
+            };
+            first = false;
+            problems.push(Problem::error(format!("{path}.{culprit}"), message));
+            if let Some(map) = raw.as_object_mut() {
+                map.remove(&culprit);
+            }
+        }
+    }
+
+    /// The parameter without which the plugin does not say `message`.
+    fn culprit(&self, raw: &Parameters, message: &str) -> Option<String> {
+        let map = raw.as_object()?;
+        let without = |name: &&String| {
+            let mut rest = map.clone();
+            rest.remove(*name);
+            !matches!(self.built(rest.into()), Err(BadParameters(same)) if same == message)
+        };
+        map.keys().find(without).cloned()
+    }
+
+    fn built(&self, raw: Parameters) -> Result<(), BadParameters> {
+        match self.kind {
             Kind::Known(plugin) => match plugin.build {
                 Build::Filter(build, _) => build(raw).map(drop),
                 Build::Scorer(build) => build(raw).map(drop),
@@ -111,13 +207,15 @@ impl<'a> Instance<'a> {
                 // The reference lets these ignore their parameters.
                 Build::SingleProfileHandler | Build::Parser => Ok(()),
             },
-            Kind::Discovery => parameters(raw).map(|discovery| self.discovery = Some(discovery)),
-            Kind::Unknown => Ok(()),
-        };
-        if let Err(BadParameters(message)) = built {
-            problems.push(Problem::error(format!("plugins[{}].parameters", self.at), message));
+            Kind::Discovery => parameters::<FileDiscovery>(raw).map(drop),
+            Kind::Later | Kind::Unknown => Ok(()),
         }
     }
+}
+
+/// A name that is there and not empty.
+fn given(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !name.is_empty())
 }
 
 /// The types of all tables.
@@ -134,15 +232,25 @@ fn kind(
     if type_name == FILE_DISCOVERY {
         return Kind::Discovery;
     }
-    if let Some(plugin) = find(tables, type_name) {
+    let path = format!("plugins[{at}].type");
+    let hinted = |problem: Problem| match instead_of(type_name) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    };
+    if let Some(plugin) = find(tables, type_name).or_else(|| find(tables, aliased(type_name))) {
+        if instead_of(type_name).is_some() {
+            let message = format!("plugin type `{type_name}` is deprecated");
+            problems.push(hinted(Problem::warning(path, message)));
+        }
         return Kind::Known(plugin);
     }
-    let path = format!("plugins[{at}].type");
-    problems.push(if NOT_YET.contains(&type_name) {
-        Problem::error(path, format!("plugin type `{type_name}` is not supported yet"))
-    } else {
-        let known = names(tables).chain([FILE_DISCOVERY]);
-        Problem::error(path, format!("unknown plugin type `{type_name}`")).nearest(type_name, known)
-    });
+    if NOT_YET.contains(&type_name) {
+        let message = format!("plugin type `{type_name}` is not supported yet");
+        problems.push(hinted(Problem::error(path, message)));
+        return Kind::Later;
+    }
+    let known = names(tables).chain([FILE_DISCOVERY]).chain(NOT_YET.iter().copied());
+    let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
+    problems.push(problem.nearest(type_name, known));
     Kind::Unknown
 }
