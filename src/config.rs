@@ -6,12 +6,14 @@
 
 use crate::schedule::registry::Plugin;
 
+pub use self::address::{Address, Name};
 pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::units::{ChunkBytes, GoDuration, Quantity};
 
+pub mod address;
 pub mod argv;
 pub mod check;
 pub mod document;
