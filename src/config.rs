@@ -60,4 +60,6 @@ pub fn load(text: Option<&str>, tables: &[&'static [Plugin]]) -> Result<Resolved
 }
 
 #[cfg(test)]
+mod manual;
+#[cfg(test)]
 mod tests;

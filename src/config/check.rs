@@ -32,7 +32,8 @@ impl Report {
 
     /// The problems for a person, one a line.
     pub fn problems_in(&self, file: &str) -> String {
-        self.problems.iter().map(|problem| format!("{}\n", problem.in_file(file))).collect()
+        let lines = self.problems.iter().map(|problem| problem.in_file(file).to_string() + "\n");
+        lines.collect()
     }
 
     /// The document written out as YAML; empty when there is an error.
@@ -80,9 +81,9 @@ mod tests {
     fn types(text: &str) -> Vec<String> {
         let tree = tree::parse(text).unwrap();
         let Value::List(plugins) = &member(&tree, "plugins").unwrap().value else { panic!() };
-        let name = |plugin: &Node| match &member(plugin, "type").unwrap().value {
-            Value::Text(name) => name.clone(),
-            other => panic!("{other:?}"),
+        let name = |plugin: &Node| {
+            let Value::Text(name) = &member(plugin, "type").unwrap().value else { panic!() };
+            name.clone()
         };
         plugins.iter().map(name).collect()
     }

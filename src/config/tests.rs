@@ -274,25 +274,25 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
 #[test]
 fn a_section_without_its_gate_is_warned_of() {
     let text = "plugins: [{type: queue-scorer}]\nflowControl:\n  maxBytes: 4Gi\n  priorityBands: [{fairnessPolicyRef: nobody}]\n";
-    expect![[r#"
+    expect![[r"
         queue-scorer 1, max-score-picker
         epp.yaml:4: warning: flowControl: has no effect: its feature gate is off (featureGates: [flowControl])
         epp.yaml:6: warning: flowControl.priorityBands[0].priority: is missing
         epp.yaml:6: warning: flowControl.priorityBands[0].fairnessPolicyRef: no plugin is named `nobody` (list it under plugins)
-    "#]].assert_eq(&resolved(text));
+    "]].assert_eq(&resolved(text));
     refused(
         "featureGates: [flowControl]\nflowControl: {priorityBands: [{}]}\n",
-        &expect![[r#"
+        &expect![[r"
         epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
         epp.yaml:4: flowControl.priorityBands[0].priority: is missing
-    "#]],
+    "]],
     );
     refused(
         "saturationDetector: {pluginRef: utilization-detector}\n",
-        &expect![[r#"
+        &expect![[r"
         epp.yaml:3: warning: saturationDetector: is deprecated (write flowControl.saturationDetector)
         epp.yaml:3: saturationDetector.pluginRef: plugin type `utilization-detector` is not supported yet
-    "#]],
+    "]],
     );
 }
 
@@ -300,11 +300,11 @@ fn a_section_without_its_gate_is_warned_of() {
 fn deprecated_types_are_named_with_what_to_write() {
     refused(
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: plugins[0].type: plugin type `tokenizer` is not supported yet (write token-producer)
             epp.yaml:3: plugins[1].type: plugin type `by-label` is not supported yet (use label-selector-filter)
             epp.yaml:3: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (use disagg-profile-handler)
-        "#]],
+        "]],
     );
 }
 
@@ -321,7 +321,7 @@ fn instances_without_effect_are_warned_of() {
                 featureGates: [haPopulateNonLeaderDatastore=false]\n\
                 requestHandler: {parsers: [{pluginRef: passthrough-parser}, {pluginRef: openai-parser}, {pluginRef: passthrough-parser}]}\n\
                 schedulingProfiles: [{name: p, plugins: [{pluginRef: queue-scorer}]}]\n";
-    expect![[r#"
+    expect![[r"
         queue-scorer 1, random-picker
         epp.yaml:4: warning: plugins[0]: `vertexai-parser` has no effect: it is not in requestHandler.parsers
         epp.yaml:5: warning: plugins[1]: `file-discovery` has no effect: it is not in dataLayer.discovery
@@ -330,7 +330,7 @@ fn instances_without_effect_are_warned_of() {
         epp.yaml:9: warning: featureGates[0]: has no effect: a replica always keeps its view of the pool
         epp.yaml:10: warning: requestHandler.parsers[1].pluginRef: has no effect: `passthrough-parser` before it takes every request (list it last)
         epp.yaml:10: warning: requestHandler.parsers[2].pluginRef: has no effect: `passthrough-parser` is listed before
-    "#]].assert_eq(&resolved(text));
+    "]].assert_eq(&resolved(text));
 }
 
 proptest::proptest! {

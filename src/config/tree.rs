@@ -84,7 +84,6 @@ impl Node {
                 }
             }
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::NotFinite | Value::Text(_) => {
-                ()
             }
         }
         lines.insert(path, self.line);

@@ -138,7 +138,7 @@ impl fmt::Display for GoDuration {
         let units = [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000)];
         let small = [("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
         let mut units = units.into_iter().chain(small);
-        match units.find(|(_, unit)| nanos > 0 && nanos % unit == 0) {
+        match units.find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit)) {
             Some((name, unit)) => write!(f, "{}{name}", nanos / unit),
             None => f.write_str("0s"),
         }
@@ -150,7 +150,7 @@ impl fmt::Display for Quantity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let units: [(&str, u64); 4] =
             [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
-        match units.into_iter().find(|(_, unit)| self.0 > 0 && self.0 % unit == 0) {
+        match units.into_iter().find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit)) {
             Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
             None => write!(f, "{}", self.0),
         }

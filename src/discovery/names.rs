@@ -87,7 +87,7 @@ struct Found {
 impl Names {
     /// Asks the name servers of this machine's configuration.
     pub(super) fn system() -> Self {
-        let resolver = TokioResolver::builder_tokio().and_then(build);
+        let resolver = TokioResolver::builder_tokio().map_err(Box::new).and_then(build);
         Self::by(resolver.map_err(|error| error.to_string()), PACE)
     }
 
@@ -188,16 +188,18 @@ async fn watch(
     }
 }
 
-fn build(mut builder: ResolverBuilder<TokioRuntimeProvider>) -> Result<TokioResolver, NetError> {
+fn build(
+    mut builder: ResolverBuilder<TokioRuntimeProvider>,
+) -> Result<TokioResolver, Box<NetError>> {
     let options = builder.options_mut();
     // How long an answer holds is decided here; a server with both kinds of addresses is one endpoint.
     options.cache_size = 0;
     options.ip_strategy = LookupIpStrategy::Ipv4thenIpv6;
     options.timeout = options.timeout.min(TIMEOUT);
-    builder.build()
+    builder.build().map_err(Box::new)
 }
 
-async fn lookup(resolver: &TokioResolver, name: &Name) -> Result<Found, NetError> {
+async fn lookup(resolver: &TokioResolver, name: &Name) -> Result<Found, Box<NetError>> {
     match name {
         Name::Host { host, port } => addresses(resolver, host, *port).await,
         Name::Service(service) => {
@@ -216,7 +218,11 @@ async fn lookup(resolver: &TokioResolver, name: &Name) -> Result<Found, NetError
     }
 }
 
-async fn addresses(resolver: &TokioResolver, host: &str, port: u16) -> Result<Found, NetError> {
+async fn addresses(
+    resolver: &TokioResolver,
+    host: &str,
+    port: u16,
+) -> Result<Found, Box<NetError>> {
     let Some(lookup) = some(resolver.lookup_ip(host).await)? else { return Ok(Found::nothing()) };
     let addresses = lookup.iter().map(|ip| SocketAddr::new(ip, port)).collect();
     Ok(Found { addresses, holds: holds(lookup.as_lookup()) })
@@ -229,11 +235,11 @@ impl Found {
 }
 
 /// The answer; none where it is that there are no records.
-fn some<T>(answer: Result<T, NetError>) -> Result<Option<T>, NetError> {
+fn some<T>(answer: Result<T, NetError>) -> Result<Option<T>, Box<NetError>> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
         Err(error) if error.is_no_records_found() => Ok(None),
-        Err(error) => Err(error),
+        Err(error) => Err(Box::new(error)),
     }
 }
 

@@ -29,13 +29,12 @@ pub(super) fn resolve(
         let name = source.plugin_ref.as_deref();
         let instance =
             instances.referenced(name, &format!("{path}.pluginRef"), Role::Source, problems);
-        if let Some(instance) = instance.filter(|instance| instance.type_name() == METRICS) {
-            if let Some(first) = metrics.replace(instance.name) {
-                let message = format!("has no effect: metrics pages are read by `{first}` already");
-                problems.push(Problem::warning(&path, message));
-                metrics = Some(first);
-            }
+        let read = instance.filter(|instance| instance.type_name() == METRICS);
+        if let (Some(first), Some(_)) = (metrics, read) {
+            let message = format!("has no effect: metrics pages are read by `{first}` already");
+            problems.push(Problem::warning(&path, message));
         }
+        metrics = metrics.or_else(|| read.map(|instance| instance.name));
         for (at, extractor) in source.extractors.iter() {
             let path = format!("{path}.extractors[{at}].pluginRef");
             let name = extractor.plugin_ref.as_deref();

@@ -170,32 +170,28 @@ impl<'a> Instance<'a> {
     /// Reports what the plugin refuses, each with the parameter that it is about.
     fn mistakes(&self, path: &str, problems: &mut Vec<Problem>) {
         let mut raw = self.parameters.clone();
-        let mut first = true;
         while let Err(BadParameters(message)) = self.built(raw.clone()) {
-            let Some(culprit) = self.culprit(&raw, &message) else {
-                // Without what was taken out, something may be missing that is not in the document.
-                if first {
-                    problems.push(Problem::error(path, message));
+            match self.culprit(&raw, &message) {
+                Some(culprit) => {
+                    problems.push(Problem::error(format!("{path}.{culprit}"), message));
+                    raw = without(&raw, &culprit);
                 }
-                return;
-            };
-            first = false;
-            problems.push(Problem::error(format!("{path}.{culprit}"), message));
-            if let Some(map) = raw.as_object_mut() {
-                map.remove(&culprit);
+                None if raw == self.parameters => {
+                    return problems.push(Problem::error(path, message));
+                }
+                // What was taken out may be missed now.
+                None => return,
             }
         }
     }
 
     /// The parameter without which the plugin does not say `message`.
     fn culprit(&self, raw: &Parameters, message: &str) -> Option<String> {
-        let map = raw.as_object()?;
-        let without = |name: &&String| {
-            let mut rest = map.clone();
-            rest.remove(*name);
-            !matches!(self.built(rest.into()), Err(BadParameters(same)) if same == message)
+        let silent = |name: &&String| {
+            let rest = self.built(without(raw, name));
+            !matches!(rest, Err(BadParameters(same)) if same == message)
         };
-        map.keys().find(without).cloned()
+        raw.as_object()?.keys().find(silent).cloned()
     }
 
     fn built(&self, raw: Parameters) -> Result<(), BadParameters> {
@@ -216,6 +212,12 @@ impl<'a> Instance<'a> {
 /// A name that is there and not empty.
 fn given(name: Option<&str>) -> Option<&str> {
     name.filter(|name| !name.is_empty())
+}
+
+fn without(raw: &Parameters, name: &str) -> Parameters {
+    let mut raw = raw.clone();
+    raw.as_object_mut().map(|map| map.remove(name));
+    raw
 }
 
 /// The types of all tables.

@@ -26,8 +26,8 @@ pub(super) fn out(
         .map(|instance| self::instance(instance.name, instance.type_name(), &instance.parameters))
         .collect();
     let steps = steps(profile);
-    let handled = instances.iter().any(|instance| instance.plays(Role::Handler));
-    let handler = (!handled).then_some(SINGLE);
+    let has_handler = instances.iter().any(|instance| instance.plays(Role::Handler));
+    let handler = (!has_handler).then_some(SINGLE);
     let needed = steps.iter().map(|step| step.plugin_ref.as_str()).chain(handler);
     let injected = needed.filter(|name| instances.named(name).is_none());
     plugins.extend(injected.map(|name| instance(name, name, &Parameters::Null)));

@@ -199,8 +199,9 @@ async fn names_of_a_file_come_and_go_with_their_entries() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("endpoints.yaml");
     let write = |name: &str| {
-        let text =
-            format!("endpoints: [{{name: a, address: {name}, port: 80, labels: {{tier: gold}}}}]\n");
+        let text = format!(
+            "endpoints: [{{name: a, address: {name}, port: 80, labels: {{tier: gold}}}}]\n"
+        );
         std::fs::write(directory.path().join("new"), text).unwrap();
         std::fs::rename(directory.path().join("new"), &path).unwrap();
     };
