@@ -180,10 +180,10 @@ fn all_problems_are_reported_at_once_by_line() {
             epp.yaml:28: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
             epp.yaml:28: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
             epp.yaml:28: requestHandler.parsers[2].pluginRef: is missing
-            epp.yaml:30: flowControl.maxBytes: invalid type: integer `-1`, expected a number with a unit
+            epp.yaml:30: flowControl.maxBytes: `-1` is no size such as 65536, 10MiB or 25MB
             epp.yaml:31: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector
             epp.yaml:32: flowControl.priorityBands[1].priority: another band has priority 1
-            epp.yaml:32: flowControl.priorityBands[1].fairnessPolicyRef: no plugin is named `fcfs-ordering-policy` (list it under plugins)
+            epp.yaml:32: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy
             epp.yaml:32: flowControl.priorityBands[2].priority: is missing
             epp.yaml:34: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
             epp.yaml:35: lodesman.destinationList: `several` is not one of single, multi
