@@ -1,12 +1,12 @@
 //! `lodesman check`: what is wrong with a configuration file, and what it means.
 
-use std::io::{Read, Write, stderr, stdin, stdout};
+use std::io::{Read, Write, stderr, stdin};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 
-use crate::cli::{FAULT, USAGE, fail};
+use crate::cli::{FAULT, USAGE, fail, say};
 use crate::config::check::{Report, check};
 use crate::schedule::registry::PLUGINS;
 
@@ -55,10 +55,8 @@ fn read(path: &Path) -> std::io::Result<String> {
 
 fn print(report: &Report, name: &str, json: bool) -> anyhow::Result<()> {
     if json {
-        writeln!(stdout(), "{}", serde_json::to_string_pretty(report)?)?;
-        return Ok(());
+        return Ok(say((serde_json::to_string_pretty(report)? + "\n").as_bytes())?);
     }
     stderr().write_all(report.problems_in(name).as_bytes())?;
-    stdout().write_all(report.yaml()?.as_bytes())?;
-    Ok(())
+    Ok(say(report.yaml()?.as_bytes())?)
 }

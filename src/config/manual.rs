@@ -86,7 +86,9 @@ fn configuration() -> String {
     let others = others.map(|plugin| (plugin.name, plugin.summary));
     let discovery = (
         "file-discovery",
-        "Reads endpoints from a file: `endpoints` with `name`, `address`, `port`, `namespace` and `labels`.",
+        "Reads endpoints from a file: `endpoints` with `name`, `address`, `port`, `namespace` and `labels`. An address is an IP \
+         address, a host name (one endpoint at each of its addresses) or a service such as `_http._tcp.example`, which \
+         needs no port.",
     );
     section(&mut page, "Others", others.chain([discovery]));
     page.push_str(OWN);

@@ -315,6 +315,16 @@ fn metrics_pages_are_read_unless_that_is_switched_off() {
 }
 
 #[test]
+fn a_source_of_metrics_pages_is_one_whatever_it_is_named() {
+    let text = "plugins: [{name: a, type: metrics-data-source}, {name: b, type: metrics-data-source}]\n\
+                dataLayer: {sources: [{pluginRef: a}, {pluginRef: b}]}\n";
+    let problems = with_header(text).map_or_else(|problems| problems, |good| good.warnings);
+    let told = rendered(&problems);
+    let expected = "epp.yaml:4: warning: dataLayer.sources[1]: has no effect: metrics pages are read by `a` already\n";
+    assert!(told.ends_with(expected), "{told}");
+}
+
+#[test]
 fn instances_without_effect_are_warned_of() {
     let text = "plugins:\n- {type: vertexai-parser}\n- {type: file-discovery, parameters: {path: /x}}\n- type: random-picker\n\
                 - {type: max-score-picker, parameters: {maxNumOfEndpoints: -1}}\n- type: queue-scorer\n\
