@@ -43,7 +43,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "server",
         ],
     ),
-    ("cli", Kind::Shell, &["config", "sim", "telemetry", "app"]),
+    ("cli", Kind::Shell, &["schedule", "config", "sim", "telemetry", "app"]),
 ];
 
 /// What no core module may name: I/O, clocks, global randomness.
