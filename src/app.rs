@@ -201,19 +201,11 @@ impl App {
                 Err(StartError::Setup(both.to_owned()))
             }
             (Some(file), true) => {
-                let file = file.clone();
-                tasks.spawn(Plane::Control, "discovery", async move {
-                    discovery::follow(file, events).await?;
-                    std::future::pending().await
-                });
+                follow(discovery::Source::File(file.clone()), events, tasks);
                 Ok(())
             }
             (None, false) => {
-                let listed = Event::Endpoints(discovery::listed(listed));
-                tasks.spawn(Plane::Control, "endpoints", async move {
-                    events.send(listed).await?;
-                    std::future::pending().await
-                });
+                follow(discovery::Source::List(listed.clone()), events, tasks);
                 Ok(())
             }
             (None, true) if self.flags.listen.null => Ok(()),
@@ -303,6 +295,14 @@ impl App {
 
 fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {
     Arc::new(Index::new(settings, fastrand::u64(..)))
+}
+
+/// Keeps the pool's list of endpoints current.
+fn follow(source: discovery::Source, events: mpsc::Sender<Event>, tasks: &mut Supervisor) {
+    tasks.spawn(Plane::Control, "discovery", async move {
+        discovery::follow(source, events).await?;
+        std::future::pending().await
+    });
 }
 
 /// Reads the configuration that the flags name, and logs its warnings.

@@ -3,6 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | good |
+//! | 1 | what was to be checked is bad |
 //! | 64 | wrong usage |
 //! | 70 | our fault, or the machine's |
 //! | 78 | bad configuration |
@@ -12,7 +13,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,12 @@ use crate::config::{Flags, LogFormat, argv};
 use crate::server::said::Said;
 use crate::sim::{self, SimArgs};
 use crate::telemetry;
+
+use self::check::CheckArgs;
+use self::shell::CompletionsArgs;
+
+mod check;
+mod shell;
 
 const USAGE: u8 = 64;
 const FAULT: u8 = 70;
@@ -40,7 +47,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(CheckArgs),
     Sim(Box<SimArgs>),
+    Completions(CompletionsArgs),
+    /// Prints the manual page, in troff.
+    Man,
 }
 
 /// Runs the command that `args` (program name first) ask for.
@@ -51,7 +62,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match cli.command {
         None => serve(cli.flags),
+        Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
+        Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
+        Some(Command::Man) => told(shell::man(Cli::command())),
+    }
+}
+
+/// Writes to standard output; that nobody reads on is no failure.
+fn say(text: &[u8]) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn told(printed: std::io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAULT, &error.to_string()),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The command line of a serving `lodesman`: the reference's flags with its defaults, and ours.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, ValueEnum};
 
 pub use self::later::Later;
 
+use crate::config::address::Address;
 use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
@@ -126,9 +127,10 @@ pub struct Pool {
     /// The text of a configuration file.
     #[arg(long, value_name = "YAML")]
     pub config_text: Option<String>,
-    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000` or `[fd00::1]:8000`, comma separated.
+    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000`, `[fd00::1]:8000`, `host:8000` (all its addresses) or
+    /// `_name._tcp.domain` (its SRV records), comma separated.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
-    pub endpoints: Vec<SocketAddr>,
+    pub endpoints: Vec<Address>,
     /// Name of the InferencePool.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_name: String,
