@@ -4,11 +4,13 @@
 
 #[cfg(test)]
 mod grpc {
+    mod adapters;
     mod answer;
     mod crowd;
     mod drain;
     mod faults;
     mod feedback;
+    mod framed;
     mod modes;
     mod oddities;
     mod placement;

@@ -17,6 +17,8 @@ pub(crate) struct Load {
     pub(crate) waiting: u32,
     /// Used share of the KV cache.
     pub(crate) kv_usage: f32,
+    /// Adapters with running requests, of four at most.
+    pub(crate) adapters: &'static [&'static str],
 }
 
 /// Servers on 127.0.0.2 and up, which end with this value.
@@ -28,16 +30,27 @@ pub(super) struct Pods {
 }
 
 impl Load {
-    /// A load.
+    /// A load of a server without adapters.
     pub(crate) const fn new(waiting: u32, kv_usage: f32) -> Self {
-        Self { waiting, kv_usage }
+        Self { waiting, kv_usage, adapters: &[] }
+    }
+
+    /// The same with adapters.
+    pub(crate) const fn adapting(self, adapters: &'static [&'static str]) -> Self {
+        Self { adapters, ..self }
     }
 
     fn page(self) -> String {
-        let Self { waiting, kv_usage } = self;
-        format!(
+        let Self { waiting, kv_usage, adapters } = self;
+        let mut page = format!(
             "vllm:num_requests_waiting {waiting}\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc {kv_usage}\n"
-        )
+        );
+        if !adapters.is_empty() {
+            let running = adapters.join(",");
+            let labels = format!("max_lora=\"4\",running_lora_adapters=\"{running}\"");
+            page += &format!("vllm:lora_requests_info{{{labels},waiting_lora_adapters=\"\"}} 1\n");
+        }
+        page
     }
 }
 
