@@ -135,7 +135,7 @@ fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 tracing::error!(error = %error, "stopped by a fault");
-                ExitCode::from(FAULT)
+                ExitCode::from(if error.is_setup() { CONFIGURATION } else { FAULT })
             }
         }
     });
@@ -154,11 +154,9 @@ fn announce(addresses: &Addresses) {
 
 fn start_failed(error: &StartError) -> ExitCode {
     match error {
-        StartError::Configuration(problems) => {
-            let lines: Vec<String> = problems
-                .iter()
-                .map(|problem| problem.in_file("configuration").to_string())
-                .collect();
+        StartError::Configuration(name, problems) => {
+            let lines: Vec<String> =
+                problems.iter().map(|problem| problem.in_file(name).to_string()).collect();
             fail(CONFIGURATION, &lines.join("\n"))
         }
         StartError::Setup(message) => fail(CONFIGURATION, message),

@@ -21,6 +21,9 @@ mod later;
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
 
+/// The least gRPC message: the longest piece of a body and its envelope.
+const LEAST_MESSAGE_BYTES: u64 = 128 << 10;
+
 /// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
@@ -76,7 +79,7 @@ pub struct Listen {
     #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_send_msg_size: usize,
     /// Streams of one connection at a time, which are requests of one gateway worker.
-    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
     /// Show the reference's metrics of ext_proc streams.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
@@ -270,6 +273,9 @@ fn message_bytes(text: &str) -> Result<usize, String> {
         "" => Quantity(MESSAGE_BYTES),
         _ => text.parse().map_err(|error| format!("{error}"))?,
     };
+    if bytes < LEAST_MESSAGE_BYTES {
+        return Err("give at least 128KiB: a piece of a body must fit".to_owned());
+    }
     usize::try_from(bytes).map_err(|error| error.to_string())
 }
 

@@ -49,6 +49,10 @@ pub struct GoDuration(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(pub u64);
 
+/// A value of which zero makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Positive<T>(pub T);
+
 /// A size of body pieces, 1,024 ..= 65,536 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChunkBytes(u64);
@@ -62,6 +66,9 @@ pub enum BadUnit {
     /// No size.
     #[error("`{0}` is no size such as 65536, 10MiB or 25MB")]
     Quantity(String),
+    /// Nothing where something is needed.
+    #[error("`{0}` would leave nothing, give more than zero")]
+    Zero(String),
     /// A size out of range.
     #[error("{0} is not between 1024 and 65536 bytes")]
     Chunk(u64),
@@ -128,6 +135,39 @@ impl FromStr for ChunkBytes {
     fn from_str(text: &str) -> Result<Self, BadUnit> {
         let Quantity(bytes) = text.parse()?;
         if CHUNK_BYTES.contains(&bytes) { Ok(Self(bytes)) } else { Err(BadUnit::Chunk(bytes)) }
+    }
+}
+
+impl FromStr for Positive<Quantity> {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let quantity: Quantity = text.parse()?;
+        if quantity.0 == 0 { Err(BadUnit::Zero(text.to_owned())) } else { Ok(Self(quantity)) }
+    }
+}
+
+impl FromStr for Positive<GoDuration> {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let duration: GoDuration = text.parse()?;
+        if duration.0.is_zero() { Err(BadUnit::Zero(text.to_owned())) } else { Ok(Self(duration)) }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Positive<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Positive<T>
+where
+    Self: FromStr<Err = BadUnit>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelled(PhantomData))
     }
 }
 

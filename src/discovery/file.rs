@@ -26,6 +26,10 @@ pub struct Listing {
 pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
     let tree = tree::parse(text)?;
     let (document, mut problems) = read::<Document>(&tree);
+    if !tree.lines().contains_key("endpoints") {
+        problems
+            .push(Problem::error("", "has no `endpoints`").hint("write `endpoints: []` for none"));
+    }
     let unusable = problems.iter().any(|problem| matches!(problem.path.as_str(), "" | "endpoints"));
     let mut listing = Listing::default();
     let mut taken = Taken::default();
