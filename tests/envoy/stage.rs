@@ -116,10 +116,11 @@ pub(super) fn is_honest(answer: &Answer) -> bool {
     is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
 }
 
-/// The latest requests that reached a simulated server, oldest first.
+/// The latest requests of clients that reached a simulated server, oldest first; the scraper asks for the models.
 pub(super) async fn requests_at(server: SocketAddr) -> Vec<Value> {
     let answer = Client::http1(server).get("/sim/requests").await.unwrap().json().unwrap();
-    answer.as_array().unwrap().clone()
+    let by_client = |request: &&Value| request["path"] != "/v1/models";
+    answer.as_array().unwrap().iter().filter(by_client).cloned().collect()
 }
 
 /// Orders a fault of a simulated server.
