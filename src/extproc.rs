@@ -28,7 +28,7 @@ use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
 use crate::wire::{Metadata, ProcessingRequest, ProcessingResponse};
 
-use self::account::{Account, Who};
+use self::account::{Account, View, Who};
 use self::budget::Share;
 use self::headers::RequestHeaders;
 use self::modes::Modes;
@@ -254,7 +254,7 @@ impl Exchange {
         let truncated = self.modes.is_some_and(|modes| modes.response == BodyMode::BufferedPartial);
         let half_closed = self.end == Some(End::Ok);
         let unseen = (unseen || truncated) && self.answer.began();
-        self.account.closed(skipped, half_closed || unseen, now);
+        self.account.closed(View { skipped, unobserved: half_closed || unseen }, now);
     }
 
     /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.

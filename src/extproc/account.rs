@@ -75,6 +75,15 @@ pub(in crate::extproc) struct Who<'a> {
     pub(in crate::extproc) fairness_id: Option<&'a str>,
 }
 
+/// What of an answer was ours to see.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::extproc) struct View {
+    /// It was never to be looked at.
+    pub(in crate::extproc) skipped: bool,
+    /// Its end was not ours to see.
+    pub(in crate::extproc) unobserved: bool,
+}
+
 impl Account {
     pub(in crate::extproc) fn new(metrics: Arc<Metrics>) -> Self {
         Self { metrics, received: None, placed: None, answer: Answer::default(), ended: None }
@@ -197,8 +206,9 @@ impl Account {
         }
     }
 
-    /// The stream is gone. `skipped`: the answer was never to be looked at; `unobserved`: its end was not ours to see.
-    pub(in crate::extproc) fn closed(&mut self, skipped: bool, unobserved: bool, now: Instant) {
+    /// The stream is gone.
+    pub(in crate::extproc) fn closed(&mut self, view: View, now: Instant) {
+        let View { skipped, unobserved } = view;
         let Some(received) = self.received else { return };
         if unobserved && self.answer.status >= 400 {
             self.completed(None, now);

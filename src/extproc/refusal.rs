@@ -105,8 +105,16 @@ impl Refusal {
     pub(in crate::extproc) fn outcome(&self) -> &'static str {
         match self {
             Self::Rejected(Rejection::Internal(_)) => "epp_error",
-            _ if self.terms().status == 429 => "shed",
-            _ => "rejected",
+            Self::Rejected(_)
+            | Self::Malformed(_)
+            | Self::NoModel
+            | Self::NoParser
+            | Self::TooLarge(_)
+            | Self::BudgetSpent
+            | Self::Stalled => match self.terms().status {
+                429 => "shed",
+                _ => "rejected",
+            },
         }
     }
 
