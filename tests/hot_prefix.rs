@@ -1,5 +1,11 @@
 //! A prefix that most requests share, in virtual time: the default policy over simulated engines.
-#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::tests_outside_test_module,
+    reason = "an integration test"
+)]
 
 use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
@@ -42,7 +48,7 @@ struct Fleet {
     director: Director,
     index: Arc<Index>,
     open: HashMap<JobId, (Instant, Decision)>,
-    placed: Vec<usize>,
+    placed: Vec<u32>,
     waits: Vec<Duration>,
     cached: usize,
 }
@@ -117,9 +123,9 @@ impl Fleet {
 
     fn end_steps(&mut self, now: Instant) {
         for at in 0..self.engines.len() {
-            if self.steps[at].as_ref().is_some_and(|(end, _)| *end <= now) {
-                let (_, events) = self.steps[at].take().unwrap();
-                events.iter().for_each(|event| self.told(*event));
+            let ended = self.steps[at].take_if(|(end, _)| *end <= now);
+            for event in ended.into_iter().flat_map(|(_, events)| events) {
+                self.told(event);
             }
             self.begin_step(at, now);
         }
@@ -193,12 +199,12 @@ impl Fleet {
 
     /// The most requests that one engine got, against the mean.
     fn max_over_mean(&self) -> f64 {
-        let most = *self.placed.iter().max().unwrap() as f64;
+        let most = f64::from(*self.placed.iter().max().unwrap());
         most * f64::from(ENGINES) / REQUESTS as f64
     }
 
     fn hit_ratio(&self) -> f64 {
-        self.cached as f64 / (REQUESTS as usize * (SHARED + OWN)) as f64
+        self.cached as f64 / (REQUESTS as f64 * (SHARED + OWN) as f64)
     }
 
     /// Time to the first token that one of a hundred requests exceeds.
