@@ -6,10 +6,12 @@
 
 #[cfg(test)]
 mod envoy {
+    mod affinity;
     mod bodies;
     mod chaos;
     mod demo;
     mod destination;
+    mod engines;
     mod failures;
     mod istio;
     mod messages;
@@ -19,5 +21,6 @@ mod envoy {
     mod rename;
     mod sse;
     mod stage;
+    mod traffic;
     mod upstream;
 }

@@ -82,7 +82,7 @@ async fn a_method_without_a_prompt_is_placed_unread_and_the_stream_stays_open() 
     let mut stream = rig.stream().await;
     stream.post(&method("Abort"), &[]).last("\0\0\0\0\0").hear(2).await;
     stream.answer("application/grpc").chunk("\0\0\0\0\0").answer_trailers().hear(3).await;
-    expect![[r#"
+    expect![[r"
         > RH :method=POST :path=/vllm.grpc.engine.VllmEngine/Abort x-request-id=id-1
         > RB `\0\0\0\0\0` end
         < RH +x-gateway-destination-endpoint=pod-1 clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
@@ -94,5 +94,5 @@ async fn a_method_without_a_prompt_is_placed_unread_and_the_stream_stays_open() 
         < SB `\0\0\0\0\0`
         < ST
         < END OK
-    "#]].assert_eq(&stream.closed().await);
+    "]].assert_eq(&stream.closed().await);
 }
