@@ -9,6 +9,7 @@ mod envoy {
     mod affinity;
     mod bodies;
     mod chaos;
+    mod churn;
     mod demo;
     mod destination;
     mod engines;
@@ -17,6 +18,7 @@ mod envoy {
     mod messages;
     mod observer;
     mod openai;
+    mod pages;
     mod refusals;
     mod rename;
     mod sse;

@@ -18,8 +18,11 @@ const SERVERS: usize = 4;
 /// Adapter slots of a server.
 const SLOTS: usize = 2;
 
-/// Adapters: as many as all slots together.
-const ADAPTERS: usize = SERVERS * SLOTS;
+/// Adapters: three quarters of all slots.
+const ADAPTERS: usize = 6;
+
+/// Only load counts.
+const LOAD_ALONE: &str = r#"{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"queue-scorer"},{"type":"active-request-scorer"}]}"#;
 
 /// A chat request that has nothing in common with others but its model.
 fn unlike(model: &str, number: usize) -> Value {
@@ -54,25 +57,34 @@ async fn found(servers: &[SocketAddr]) -> usize {
     sum
 }
 
-#[tokio::test]
-async fn adapter_is_asked_for_where_it_is_resident() {
+/// The share of requests for adapters, from so many clients, that found theirs on the server.
+async fn share_found(picker_args: &str, workers: usize, requests: usize) -> f64 {
     let adapters: Vec<String> = (0..ADAPTERS).map(|number| format!("lora-{number}")).collect();
     let args = format!("--time-scale 5 --max-loras {SLOTS} --lora {}", adapters.join(" --lora "));
-    for (workers, each) in [(1, 10), (6, 40)] {
-        let stage = Stage::with(SERVERS, &args, "", duplex).await;
-        known(&stage.picker, SERVERS).await;
-        let mut bodies: Vec<_> = adapters
-            .iter()
-            .flat_map(|adapter| (0..each).map(move |number| unlike(adapter, number)))
-            .collect();
-        fastrand::Rng::with_seed(3).shuffle(&mut bodies);
-        let asked = bodies.len();
-        let answers = send_all(stage.client(), workers, bodies).await;
-        let found = found(&stage.fleet.servers).await;
-        let tally = tally(&answers);
-        eprintln!("LORA {workers} workers: {found} of {asked} found; {tally:?}");
-        at_rest(&stage.picker).await;
-    }
+    let stage = Stage::with(SERVERS, &args, picker_args, duplex).await;
+    known(&stage.picker, SERVERS).await;
+    let body = |number: usize| unlike(&adapters[number % ADAPTERS], number);
+    let mut bodies: Vec<_> = (0..requests).map(body).collect();
+    fastrand::Rng::with_seed(3).shuffle(&mut bodies);
+    let tally = tally(&send_all(stage.client(), workers, bodies).await);
+    assert_eq!(tally.len(), SERVERS, "none is left out: {tally:?}");
+    at_rest(&stage.picker).await;
+    found(&stage.fleet.servers).await as f64 / requests as f64
+}
+
+#[tokio::test]
+async fn adapter_is_asked_for_where_it_is_resident() {
+    let share = share_found("", 1, 90).await;
+    eprintln!("LORA {share}");
+    assert!(share > 0.8, "{share}");
+}
+
+#[tokio::test]
+async fn adapters_are_loaded_less_often_in_a_crowd_than_by_load_alone() {
+    let with = share_found("", 6, 240).await;
+    let without = share_found(&format!("--config-text={LOAD_ALONE}"), 6, 240).await;
+    eprintln!("LORA {with} {without}");
+    assert!(with > 1.5 * without, "{with} instead of {without}");
 }
 
 /// A chat request whose prompt begins with `prefix`.
@@ -87,20 +99,28 @@ fn cached(answer: &Answer) -> u64 {
     usage["prompt_tokens_details"]["cached_tokens"].as_u64().unwrap()
 }
 
+/// How many of these found a prompt of `tokens` in a cache, but for its last block.
+fn hits(answers: &[Answer], tokens: u64) -> usize {
+    answers.iter().filter(|answer| cached(answer) + 16 > tokens).count()
+}
+
 #[tokio::test]
 async fn prefix_returns_to_its_server_until_that_is_overloaded() {
     let stage = Stage::with(SERVERS, "--time-scale 5 --max-num-seqs 8", "", duplex).await;
     known(&stage.picker, SERVERS).await;
     let prefix = "All hands on deck. ".repeat(100);
     let tokens = prefix.len() as u64 / 4;
-    let bodies = (0..20).map(|number| beginning(&prefix, number, 4)).collect();
-    let answers = send_all(stage.client(), 1, bodies).await;
-    let hits = answers.iter().filter(|answer| cached(answer) + 64 > tokens).count();
-    eprintln!("PREFIX calm: {hits} of 20 hit; {:?}", tally(&answers));
-    let bodies = (20..148).map(|number| beginning(&prefix, number, 100)).collect();
-    let answers = send_all(stage.client(), 64, bodies).await;
-    let hits = answers.iter().filter(|answer| cached(answer) + 64 > tokens).count();
-    eprintln!("PREFIX storm: {hits} of 128 hit; {:?}", tally(&answers));
+    let calm = (0..20).map(|number| beginning(&prefix, number, 4)).collect();
+    let answers = send_all(stage.client(), 1, calm).await;
+    assert_eq!((tally(&answers).len(), hits(&answers, tokens)), (1, 19));
+    // Twice as many at a time as all servers together can run.
+    let storm = (20..532).map(|number| beginning(&prefix, number, 30)).collect();
+    let answers = send_all(stage.client(), 64, storm).await;
+    let (tally, hits) = (tally(&answers), hits(&answers, tokens));
+    eprintln!("PREFIX {tally:?} {hits}");
+    let mean = answers.len() / SERVERS;
+    assert!(tally.len() == SERVERS && tally.values().all(|count| *count < 2 * mean), "{tally:?}");
+    assert!(hits > answers.len() * 9 / 10, "{hits}");
     at_rest(&stage.picker).await;
 }
 
