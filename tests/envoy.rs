@@ -6,18 +6,23 @@
 
 #[cfg(test)]
 mod envoy {
+    mod affinity;
     mod bodies;
     mod chaos;
+    mod churn;
     mod demo;
     mod destination;
+    mod engines;
     mod failures;
     mod istio;
     mod messages;
     mod observer;
     mod openai;
+    mod pages;
     mod refusals;
     mod rename;
     mod sse;
     mod stage;
+    mod traffic;
     mod upstream;
 }

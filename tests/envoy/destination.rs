@@ -3,7 +3,6 @@
 use std::net::SocketAddr;
 
 use http::Request;
-use lodesman_e2e::client::Answer;
 use lodesman_e2e::envoy::{BodyMode, Destination, ExtProc, Mode, Picker, Pool};
 use lodesman_e2e::{Body, Envoy, EnvoyConfig, free_address};
 use serde_json::json;
@@ -12,6 +11,7 @@ use super::stage::{
     CHAT, Stage, at_rest, chat, duplex, ended, fleet, is_whole, order, original_dst, picker,
     picker_of, requests_at, total, unlike,
 };
+use super::traffic::server_of;
 
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
@@ -24,11 +24,6 @@ const FORGED: [&str; 6] = [
     "x-gateway-destination-endpoint-served",
     "x-gateway-inference-objective",
 ];
-
-fn server_of(answer: &Answer) -> SocketAddr {
-    assert!(is_whole(answer), "{} {}", answer.status, answer.text());
-    answer.header("x-sim-server").unwrap().parse().unwrap()
-}
 
 fn override_host(endpoints: &[SocketAddr], source: Destination) -> Pool {
     Pool::OverrideHost { endpoints: endpoints.to_vec(), destinations: vec![source] }

@@ -5,75 +5,17 @@ use std::time::Duration;
 
 use anyhow::ensure;
 use http::Request;
-use lodesman_e2e::client::Answer;
 use lodesman_e2e::envoy::{BodyMode, Destination, ExtProc, HealthCheck, Mode, Picker, Pool};
 use lodesman_e2e::{Body, Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
 use serde_json::json;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
 
 use super::stage::{
     CHAT, SOON, Stage, at_rest, binary, chat, duplex, fleet, is_honest, is_whole, original_dst,
     picker,
 };
+use super::traffic::Load;
 
 const CHECK: HealthCheck = HealthCheck { interval: Duration::from_millis(200) };
-
-/// Clients that send one chat request after the other until stopped.
-struct Load {
-    answers: watch::Receiver<Vec<Answer>>,
-    stop: watch::Sender<bool>,
-    workers: JoinSet<()>,
-}
-
-impl Load {
-    fn start(client: Client, workers: usize) -> Self {
-        let (sender, answers) = watch::channel(Vec::new());
-        let (stop, stopped) = watch::channel(false);
-        let mut set = JoinSet::new();
-        for _ in 0..workers {
-            set.spawn(ask(client, sender.clone(), stopped.clone()));
-        }
-        Self { answers, stop, workers: set }
-    }
-
-    /// Waits until `more` further requests were answered.
-    async fn pass(&mut self, more: usize) {
-        let enough = self.answers.borrow().len() + more;
-        self.until(|answers| answers.len() >= enough).await;
-    }
-
-    /// Waits until `count` answers in a row, all from now on, are whole.
-    async fn recover(&mut self, count: usize) {
-        let begun = self.answers.borrow().len();
-        self.until(|answers| {
-            let row = answers[begun..].iter().rev().take_while(|answer| is_whole(answer));
-            row.count() >= count
-        })
-        .await;
-    }
-
-    async fn until(&mut self, condition: impl Fn(&[Answer]) -> bool) {
-        let met = self.answers.wait_for(|answers| condition(answers));
-        drop(tokio::time::timeout(SOON, met).await.unwrap().unwrap());
-    }
-
-    /// Stops, and gives all answers.
-    async fn stop(mut self) -> Vec<Answer> {
-        self.stop.send_replace(true);
-        while let Some(worker) = self.workers.join_next().await {
-            worker.unwrap();
-        }
-        self.answers.borrow().clone()
-    }
-}
-
-async fn ask(client: Client, answers: watch::Sender<Vec<Answer>>, stopped: watch::Receiver<bool>) {
-    while !*stopped.borrow() {
-        let answer = client.post(CHAT, &chat(4, true)).await.unwrap();
-        answers.send_modify(|answers| answers.push(answer));
-    }
-}
 
 /// Fails over to round robin over the servers when the health check finds no picker.
 fn failing_over(picker: &Lodesman, fleet: &Fleet) -> EnvoyConfig {

@@ -171,17 +171,19 @@ pub(super) async fn at_rest(picker: &Lodesman) {
     rest.await.unwrap();
 }
 
-async fn page(picker: &Lodesman) -> Result<String> {
+/// The metrics page of a picker.
+pub(super) async fn page(picker: &Lodesman) -> Result<String> {
     Ok(Client::http1(picker.metrics).get("/metrics").await?.text())
 }
 
 /// The lines of a family.
-fn series<'a>(page: &'a str, family: &str) -> impl Iterator<Item = &'a str> {
+pub(super) fn series<'a>(page: &'a str, family: &str) -> impl Iterator<Item = &'a str> {
     page.lines().filter(move |line| {
         line.strip_prefix(family).is_some_and(|rest| rest.starts_with(['{', ' ']))
     })
 }
 
-fn value(line: &str) -> &str {
+/// The value of a line.
+pub(super) fn value(line: &str) -> &str {
     line.rsplit_once(' ').map_or(line, |(_, value)| value)
 }

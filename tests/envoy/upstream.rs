@@ -31,7 +31,13 @@ pub(super) struct Seen {
 }
 
 impl Echo {
+    /// A server whose metrics page is empty.
     pub(super) async fn start() -> Self {
+        Self::with_page(Response::default).await
+    }
+
+    /// A server with this metrics page.
+    pub(super) async fn with_page(page: fn() -> Response<Body>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = watch::channel(Vec::new());
@@ -39,10 +45,15 @@ impl Echo {
         task.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, sender.clone()));
+                connections.spawn(serve(stream, page, sender.clone()));
             }
         });
         Self { address, seen, _task: task }
+    }
+
+    /// Requests so far but for those of the scraper.
+    pub(super) fn count(&self) -> usize {
+        self.seen.borrow().len()
     }
 
     /// The latest request but for those of the scraper.
@@ -57,8 +68,8 @@ impl Seen {
     }
 }
 
-async fn serve(stream: TcpStream, seen: watch::Sender<Vec<Seen>>) {
-    let answer = service_fn(|request| answer(request, seen.clone()));
+async fn serve(stream: TcpStream, page: fn() -> Response<Body>, seen: watch::Sender<Vec<Seen>>) {
+    let answer = service_fn(|request| answer(request, page, seen.clone()));
     // A connection that breaks is its client's matter.
     drop(
         hyper::server::conn::http1::Builder::new()
@@ -69,8 +80,12 @@ async fn serve(stream: TcpStream, seen: watch::Sender<Vec<Seen>>) {
 
 async fn answer(
     request: Request<Incoming>,
+    page: fn() -> Response<Body>,
     seen: watch::Sender<Vec<Seen>>,
 ) -> Result<Response<Body>, Infallible> {
+    if request.uri() == "/metrics" {
+        return Ok(page());
+    }
     // What comes through Envoy has an id.
     if !request.headers().contains_key("x-request-id") {
         return Ok(Response::default());

@@ -47,6 +47,73 @@ fn tell(rig: &mut Rig, told: &Told) {
     };
 }
 
+/// One direction as a gateway tells it in a mode other than full duplex.
+#[derive(Clone, Debug)]
+struct Foreseen {
+    mode: i32,
+    /// No body follows the headers.
+    bodyless: bool,
+    pieces: Vec<String>,
+    trailers: bool,
+}
+
+impl Foreseen {
+    /// The pieces of the body, and whether each is the last message of it.
+    fn bodies(&self) -> Vec<(String, bool)> {
+        let pieces = match self.mode {
+            0 => Vec::new(),
+            1 => self.pieces.clone(),
+            _ => vec![self.pieces.concat()],
+        };
+        let count = pieces.len();
+        let end = |at| at + 1 == count && !self.trailers;
+        pieces.into_iter().enumerate().map(|(at, bytes)| (bytes, end(at))).collect()
+    }
+
+    fn request(&self, path: usize) -> Vec<Told> {
+        let headers = Told::Headers { path, end: self.bodyless };
+        let bodies = self.bodies().into_iter().map(|(bytes, end)| Told::Body { bytes, end });
+        self.messages(headers, bodies, Told::Trailers)
+    }
+
+    fn answer(&self, status: u16) -> Vec<Told> {
+        let headers = Told::Answer { status, end: self.bodyless };
+        let bodies = self.bodies().into_iter().map(|(bytes, end)| Told::AnswerBody { bytes, end });
+        self.messages(headers, bodies, Told::AnswerTrailers)
+    }
+
+    fn messages(
+        &self,
+        headers: Told,
+        bodies: impl Iterator<Item = Told>,
+        trailers: Told,
+    ) -> Vec<Told> {
+        let rest = bodies.chain(self.trailers.then_some(trailers));
+        [headers].into_iter().chain(rest.filter(|_| !self.bodyless)).collect()
+    }
+}
+
+fn foreseen() -> impl Strategy<Value = Foreseen> {
+    let bytes = prop_oneof![Just(CHAT.to_owned()), "[{}a\" :]{0,30}", Just(String::new())];
+    let pieces = prop::collection::vec(bytes, 1..5);
+    (0..4, any::<bool>(), pieces, any::<bool>()).prop_map(|(mode, bodyless, pieces, trailers)| {
+        Foreseen { mode, bodyless, pieces, trailers }
+    })
+}
+
+/// What a message is to be answered with.
+fn due(told: &Told) -> Option<(bool, u8)> {
+    match told {
+        Told::Headers { .. } => Some((false, 0)),
+        Told::Body { .. } => Some((false, 1)),
+        Told::Trailers => Some((false, 2)),
+        Told::Answer { .. } => Some((true, 0)),
+        Told::AnswerBody { .. } => Some((true, 1)),
+        Told::AnswerTrailers => Some((true, 2)),
+        Told::Nothing => None,
+    }
+}
+
 /// Rank of a reply within its direction.
 fn rank(reply: &Response) -> Option<(bool, u8)> {
     match reply {
@@ -89,6 +156,24 @@ proptest! {
         prop_assert_eq!(count("lodesman_request_outcomes_total{"), requests);
         let running = |line: &str| line.starts_with("llm_d_epp_request_running{") && !line.ends_with(" 0");
         prop_assert_eq!(page.lines().find(|line| running(line)), None);
+    }
+
+    #[test]
+    fn each_message_has_one_reply_of_its_kind_where_bodies_do_not_stream_both_ways(
+        request in foreseen(),
+        answer in foreseen(),
+        path in 0..PATHS.len(),
+        status in 200..600_u16,
+    ) {
+        let mut rig = Rig::new(request.mode, answer.mode);
+        for told in request.request(path).iter().chain(&answer.answer(status)) {
+            let before = rig.replies.len();
+            tell(&mut rig, told);
+            let replies = &rig.replies[before..];
+            prop_assert_eq!(replies.len(), 1, "to {:?}", told);
+            let Some(rank) = rank(&replies[0]) else { break };
+            prop_assert_eq!(Some(rank), due(told), "to {:?}", told);
+        }
     }
 
     #[test]
