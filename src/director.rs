@@ -253,7 +253,7 @@ impl Director {
         keep_servers(cx, &mut scratch.candidates);
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
-        if !informed && tied(&scratch.total) {
+        if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));

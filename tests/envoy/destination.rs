@@ -8,8 +8,8 @@ use lodesman_e2e::{Body, Envoy, EnvoyConfig, free_address};
 use serde_json::json;
 
 use super::stage::{
-    CHAT, Stage, at_rest, chat, duplex, ended, fleet, is_whole, order, original_dst, picker,
-    picker_of, requests_at, total, unlike,
+    CHAT, Stage, at_rest, chat, duplex, ended, fleet, order, original_dst, picker, picker_of,
+    requests_at, total, unlike,
 };
 use super::traffic::server_of;
 
