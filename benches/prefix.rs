@@ -1,12 +1,7 @@
 //! The prefix index at 1,000 endpoints of 10,000 blocks: time of a search and a record, memory of a block.
 //!
 //! `cargo bench --bench prefix`. Each figure is the best of several rounds, in microseconds a call.
-#![expect(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::print_stdout,
-    reason = "a program for the terminal"
-)]
+#![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a program for the terminal")]
 
 use std::collections::BTreeMap;
 use std::time::Duration;
