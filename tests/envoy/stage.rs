@@ -1,5 +1,6 @@
 //! Starts what a test looks at: simulated servers, pickers, Envoy.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -116,10 +117,11 @@ pub(super) fn is_honest(answer: &Answer) -> bool {
     is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
 }
 
-/// The latest requests that reached a simulated server, oldest first.
+/// The latest requests that reached a simulated server, oldest first, but for the picker's own for the list of models.
 pub(super) async fn requests_at(server: SocketAddr) -> Vec<Value> {
     let answer = Client::http1(server).get("/sim/requests").await.unwrap().json().unwrap();
-    answer.as_array().unwrap().clone()
+    let requests = answer.as_array().unwrap().iter();
+    requests.filter(|request| request["path"] != "/v1/models").cloned().collect()
 }
 
 /// Orders a fault of a simulated server.
@@ -161,6 +163,13 @@ pub(super) async fn at_rest(picker: &Lodesman) {
         Ok(())
     });
     rest.await.unwrap();
+}
+
+/// The resident memory of a picker in KiB.
+pub(super) fn memory(picker: &Lodesman) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", picker.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// The metrics page of a picker.

@@ -51,14 +51,14 @@ impl Echo {
         Self { address, seen, _task: task }
     }
 
-    /// Requests so far but for reads of the metrics page.
-    pub(super) fn count(&self) -> usize {
-        self.seen.borrow().len()
-    }
-
     /// The latest request but for reads of the metrics page.
     pub(super) fn last(&self) -> Seen {
         self.seen.borrow().last().unwrap().clone()
+    }
+
+    /// How many requests there were with this method and path.
+    pub(super) fn count(&self, line: &str) -> usize {
+        self.seen.borrow().iter().filter(|seen| seen.line == line).count()
     }
 }
 

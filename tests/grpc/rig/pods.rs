@@ -42,15 +42,17 @@ impl Load {
 
     fn page(self) -> String {
         let Self { waiting, kv_usage, adapters } = self;
-        let mut page = format!(
-            "vllm:num_requests_waiting {waiting}\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc {kv_usage}\n"
-        );
+        let mut page = vec![
+            format!("vllm:num_requests_waiting {waiting}"),
+            "vllm:num_requests_running 0".to_owned(),
+            format!("vllm:kv_cache_usage_perc {kv_usage}"),
+        ];
         if !adapters.is_empty() {
             let running = adapters.join(",");
             let labels = format!("max_lora=\"4\",running_lora_adapters=\"{running}\"");
-            page += &format!("vllm:lora_requests_info{{{labels},waiting_lora_adapters=\"\"}} 1\n");
+            page.push(format!("vllm:lora_requests_info{{{labels},waiting_lora_adapters=\"\"}} 1"));
         }
-        page
+        page.join("\n") + "\n"
     }
 }
 
