@@ -15,10 +15,6 @@ use super::stage::{
     unlike,
 };
 
-/// Faults of a simulated server that must not break a request.
-const SURVIVED: [&str; 4] =
-    ["metrics-hanging", "metrics-garbage", "metrics-endless", "metrics-frozen"];
-
 /// The command line of the load generator.
 #[derive(Debug, Parser)]
 struct Cli {
@@ -82,19 +78,6 @@ async fn check(streams: Vec<Response>, dead: SocketAddr) {
         }
     }
     assert!(cut > 0 && whole > 0, "{cut} cut, {whole} whole");
-}
-
-#[tokio::test]
-async fn broken_metrics_pages_break_no_request() {
-    let fleet = fleet(2, "--time-scale 50").await;
-    let picker = picker(&fleet.servers, "").await;
-    let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
-    for kind in SURVIVED {
-        order(fleet.servers[0], json!({"kind": kind})).await;
-        let answers = traffic(&envoy, 4, 10).await;
-        assert!(answers.iter().all(is_whole), "{kind}");
-    }
-    at_rest(&picker).await;
 }
 
 #[tokio::test]

@@ -6,12 +6,12 @@ use std::net::SocketAddr;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::ensure;
 use lodesman_e2e::{Envoy, Lodesman, eventually};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::stage::{SOON, at_rest, chat, duplex, fleet, is_whole, picker_of, total};
+use super::stage::{SOON, at_rest, chat, duplex, fleet, is_whole, memory, picker_of, total};
 use super::traffic::{Load, send_all, server_of, tally};
 
 const SERVERS: usize = 100;
@@ -79,14 +79,6 @@ async fn taken_up(picker: &Lodesman, count: usize) {
     taken.await.unwrap();
 }
 
-/// The memory of a process in KiB.
-fn memory(picker: &Lodesman) -> Result<usize> {
-    let status = fs::read_to_string(format!("/proc/{}/status", picker.process.id()))?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let text = line.and_then(|line| line.split_whitespace().next()).context("no VmRSS")?;
-    Ok(text.parse()?)
-}
-
 #[tokio::test]
 async fn endpoints_appear_and_vanish_under_load_without_a_failed_request() {
     let fleet = fleet(SERVERS, "--address 127.1.0.1 --time-scale 20").await;
@@ -107,10 +99,13 @@ async fn endpoints_appear_and_vanish_under_load_without_a_failed_request() {
         let used: BTreeSet<_> = answers.iter().map(server_of).collect();
         assert!(used.iter().all(|server| listed.contains(server)), "{used:?}");
         load.pass(20).await;
-        rss.push(memory(&picker).unwrap());
+        rss.push(memory(&picker));
     }
     let answers = load.stop().await;
-    eprintln!("CHURN {} answers {} servers; {rss:?}", answers.len(), tally(&answers).len());
+    let (settled, last) = (rss[SWAPS / 4], rss[SWAPS - 1]);
+    assert!(last < settled + settled / 4, "{rss:?} KiB");
+    let used = tally(&answers).len();
+    assert!(used > SERVERS / 2, "{used} servers in {} requests", answers.len());
     at_rest(&picker).await;
 }
 

@@ -1,14 +1,16 @@
 //! Metrics pages that are broken, while requests run.
 
-use std::collections::BTreeMap;
+use std::net::SocketAddr;
 
 use anyhow::ensure;
 use bytes::Bytes;
 use http::{Response, StatusCode};
-use lodesman_e2e::{Body, Envoy, Piece, eventually};
+use lodesman_e2e::{Body, Envoy, Lodesman, Piece, eventually};
 use serde_json::json;
 
-use super::stage::{SOON, at_rest, chat, duplex, fleet, order, page, picker, series};
+use super::stage::{
+    SOON, at_rest, chat, duplex, fleet, memory, order, page, picker, series, value,
+};
 use super::traffic::send_all;
 use super::upstream::Echo;
 
@@ -18,6 +20,8 @@ const FAULTS: [&str; 5] =
 
 /// Failed reads that these, a page elsewhere and one of 50 MB must cause.
 const REASONS: [&str; 4] = ["timeout", "nothing_known", "too_long", "status"];
+
+const REQUESTS: usize = 400;
 
 /// Says that the page is elsewhere.
 fn elsewhere() -> Response<Body> {
@@ -33,35 +37,54 @@ fn huge() -> Response<Body> {
     Response::new(Body::pieces(pieces.chain([end])))
 }
 
+/// Claims to be emptier than empty, and what is no number.
+fn lies() -> Response<Body> {
+    let lies = "vllm:num_requests_waiting -1e9\nvllm:kv_cache_usage_perc -5\n\
+                vllm:num_requests_running NaN\n";
+    Response::new(Body::full(lies))
+}
+
 #[tokio::test]
 async fn broken_pages_stop_no_decision_and_starve_no_server() {
     let fleet = fleet(FAULTS.len(), "--time-scale 20").await;
     for (server, kind) in fleet.servers.iter().zip(FAULTS) {
         order(*server, json!({"kind": kind})).await;
     }
-    let echoes = [Echo::with_page(elsewhere).await, Echo::with_page(huge).await];
-    let servers =
-        [fleet.servers.clone(), echoes.iter().map(|echo| echo.address).collect()].concat();
-    let picker = picker(&servers, "").await;
-    let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
-    let mut counts = BTreeMap::<String, usize>::new();
-    let answers = send_all(envoy.client(), 8, vec![chat(8, false); 400]).await;
-    for answer in &answers {
-        assert_eq!((answer.status.as_u16(), &answer.broken), (200, &None));
-        let server = answer.header("x-sim-server").unwrap_or("echo");
-        *counts.entry(server.to_owned()).or_default() += 1;
+    let echoes = [elsewhere, huge, lies].map(Echo::with_page);
+    let mut servers = fleet.servers.clone();
+    let mut others = Vec::new();
+    for echo in echoes {
+        others.push(echo.await);
     }
-    eprintln!("PAGES {counts:?} {:?}", echoes.each_ref().map(|echo| echo.count()));
-    let noticed = eventually(SOON, async || {
-        let page = page(&picker).await?;
+    servers.extend(others.iter().map(|echo| echo.address));
+    let picker = picker(&servers, "").await;
+    let before = memory(&picker);
+    let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
+    let answers = send_all(envoy.client(), 8, vec![chat(8, false); REQUESTS]).await;
+    assert!(answers.iter().all(|answer| answer.status == 200 && answer.broken.is_none()));
+    let by = |server: &SocketAddr| {
+        let name = server.to_string();
+        answers.iter().filter(|answer| answer.header("x-sim-server") == Some(&name)).count()
+    };
+    let counts = fleet.servers.iter().map(by);
+    let counts: Vec<_> =
+        counts.chain(others.iter().map(|echo| echo.count("POST /v1/chat/completions"))).collect();
+    let fair = REQUESTS / servers.len();
+    assert!(counts.iter().all(|count| *count > fair / 3), "{counts:?}");
+    failures_are_counted(&picker).await;
+    assert!(others.iter().all(|echo| echo.count("GET /elsewhere") == 0), "redirects are followed");
+    assert!(memory(&picker) < before + (16 << 10), "{before} KiB before, {} now", memory(&picker));
+    at_rest(&picker).await;
+}
+
+async fn failures_are_counted(picker: &Lodesman) {
+    let counted = eventually(SOON, async || {
+        let page = page(picker).await?;
         let failed: Vec<_> = series(&page, "lodesman_scrape_errors_total").collect();
-        let seen = |reason: &&str| {
-            failed.iter().any(|line| line.contains(*reason) && !line.ends_with(" 0"))
-        };
+        let seen =
+            |reason: &&str| failed.iter().any(|line| line.contains(*reason) && value(line) != "0");
         ensure!(REASONS.iter().all(seen), "{failed:?}");
-        eprintln!("PAGES {failed:?}");
         Ok(())
     });
-    noticed.await.unwrap();
-    at_rest(&picker).await;
+    counted.await.unwrap();
 }

@@ -43,7 +43,8 @@ async fn tokens_arrive_when_they_are_made() {
         let answer = envoy.client().send(ask(TOKENS as usize)).await.unwrap().collect().await;
         assert!(is_whole(&answer), "{}", answer.text());
         let chunks = &answer.chunks;
-        assert!(chunks.len() >= TOKENS as usize / 2, "{mode:?}: {chunks:?}");
+        // A machine that pauses delivers several tokens at once.
+        assert!(chunks.len() > TOKENS as usize / 2, "{mode:?}: {chunks:?}");
         let gap = median_gap(chunks);
         assert!((GAP / 2..3 * GAP).contains(&gap), "{mode:?}: {gap:?} in {chunks:?}");
         let span = chunks[chunks.len() - 1].at.saturating_sub(chunks[0].at);

@@ -1,5 +1,6 @@
 //! Starts what a test looks at: simulated servers, pickers, Envoy.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -169,6 +170,13 @@ pub(super) async fn at_rest(picker: &Lodesman) {
         Ok(())
     });
     rest.await.unwrap();
+}
+
+/// The resident memory of a picker in KiB.
+pub(super) fn memory(picker: &Lodesman) -> usize {
+    let status = fs::read_to_string(format!("/proc/{}/status", picker.process.id())).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 
 /// The metrics page of a picker.

@@ -42,15 +42,17 @@ impl Load {
 
     fn page(self) -> String {
         let Self { waiting, kv_usage, adapters } = self;
-        let load = format!(
-            "vllm:num_requests_waiting {waiting}\nvllm:num_requests_running 0\nvllm:kv_cache_usage_perc {kv_usage}\n"
-        );
-        if adapters.is_empty() {
-            return load;
+        let mut page = vec![
+            format!("vllm:num_requests_waiting {waiting}"),
+            "vllm:num_requests_running 0".to_owned(),
+            format!("vllm:kv_cache_usage_perc {kv_usage}"),
+        ];
+        if !adapters.is_empty() {
+            let running = adapters.join(",");
+            let labels = format!("max_lora=\"4\",running_lora_adapters=\"{running}\"");
+            page.push(format!("vllm:lora_requests_info{{{labels},waiting_lora_adapters=\"\"}} 1"));
         }
-        let running = adapters.join(",");
-        let labels = format!("max_lora=\"4\",running_lora_adapters=\"{running}\"");
-        format!("{load}vllm:lora_requests_info{{{labels},waiting_lora_adapters=\"\"}} 1\n")
+        page.join("\n") + "\n"
     }
 }
 
