@@ -1,11 +1,11 @@
 //! Logs: one subscriber, JSON or text, its level changeable while running.
 //!
 //! Lines go to a thread of their own through a bounded queue: who logs never waits for a slow terminal or pipe. When
-//! the queue is full, lines are dropped and counted.
+//! the queue is full, lines are dropped.
 
 use tracing::Subscriber;
 use tracing::subscriber::SetGlobalDefaultError;
-use tracing_appender::non_blocking::{ErrorCounter, NonBlockingBuilder, WorkerGuard};
+use tracing_appender::non_blocking::{NonBlockingBuilder, WorkerGuard};
 use tracing_subscriber::filter::{EnvFilter, LevelFilter, ParseError};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::{Layer, Registry, fmt, reload};
@@ -30,7 +30,6 @@ const LEVELS: [LevelFilter; 6] = [
 pub struct Telemetry {
     /// Changes what is logged.
     pub level: LogLevel,
-    dropped: ErrorCounter,
     _writer: WorkerGuard,
 }
 
@@ -71,17 +70,9 @@ pub fn start(
         .buffered_lines_limit(QUEUED_LINES)
         .thread_name("log")
         .finish(std::io::stderr());
-    let dropped = writer.error_counter();
     let (subscriber, level) = subscriber(filter, format, writer);
     tracing::subscriber::set_global_default(subscriber)?;
-    Ok(Telemetry { level, dropped, _writer: guard })
-}
-
-impl Telemetry {
-    /// Lines that were dropped because the writer was too slow.
-    pub fn dropped_lines(&self) -> usize {
-        self.dropped.dropped_lines()
-    }
+    Ok(Telemetry { level, _writer: guard })
 }
 
 impl LogLevel {

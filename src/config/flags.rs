@@ -89,7 +89,7 @@ pub struct Listen {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true",
           value_parser = boolean)]
     pub health_checking: Option<bool>,
-    /// Answers every request with its first message and decides nothing: the floor of a latency measurement.
+    /// Decides nothing: answers every message at once, with one destination for all. The floor of a measurement.
     #[arg(long, hide = true)]
     pub null: bool,
 }
