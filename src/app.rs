@@ -4,6 +4,7 @@
 //! serves until it is told to stop and then stops in order: not ready, wait for the gateway to notice, no new streams,
 //! open streams end, all else ends.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ mod publisher;
 mod stop;
 mod supervisor;
 
+/// Bytes of a configuration file.
+const LONGEST_DOCUMENT: u64 = 1 << 20;
+
 /// A picker to be started.
 #[derive(Debug)]
 pub struct App {
@@ -55,9 +59,9 @@ pub struct App {
 /// Why nothing was started.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The configuration is bad: all its problems.
-    #[error("configuration has problems")]
-    Configuration(Vec<Problem>),
+    /// The configuration of this name is bad: all its problems.
+    #[error("{0} has problems")]
+    Configuration(String, Vec<Problem>),
     /// Anything else that the user can mend.
     #[error("{0}")]
     Setup(String),
@@ -201,19 +205,11 @@ impl App {
                 Err(StartError::Setup(both.to_owned()))
             }
             (Some(file), true) => {
-                let file = file.clone();
-                tasks.spawn(Plane::Control, "discovery", async move {
-                    discovery::follow(file, events).await?;
-                    std::future::pending().await
-                });
+                follow(discovery::Source::File(file.clone()), events, tasks);
                 Ok(())
             }
             (None, false) => {
-                let listed = Event::Endpoints(discovery::listed(listed));
-                tasks.spawn(Plane::Control, "endpoints", async move {
-                    events.send(listed).await?;
-                    std::future::pending().await
-                });
+                follow(discovery::Source::List(listed.clone()), events, tasks);
                 Ok(())
             }
             (None, true) if self.flags.listen.null => Ok(()),
@@ -305,16 +301,26 @@ fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {
     Arc::new(Index::new(settings, fastrand::u64(..)))
 }
 
+/// Keeps the pool's list of endpoints current.
+fn follow(source: discovery::Source, events: mpsc::Sender<Event>, tasks: &mut Supervisor) {
+    tasks.spawn(Plane::Control, stop::DISCOVERY, async move {
+        discovery::follow(source, events).await?;
+        std::future::pending().await
+    });
+}
+
 /// Reads the configuration that the flags name, and logs its warnings.
 fn resolved(flags: &Flags, tables: &[&'static [Plugin]]) -> Result<Resolved, StartError> {
     let text = match (&flags.pool.config_file, &flags.pool.config_text) {
-        (Some(path), _) => Some(std::fs::read_to_string(path).map_err(|error| {
+        (Some(path), _) => Some(document(path).map_err(|error| {
             StartError::Setup(format!("--config-file {}: {error}", path.display()))
         })?),
         (None, text) => text.clone(),
     };
-    let resolved =
-        crate::config::load(text.as_deref(), tables).map_err(StartError::Configuration)?;
+    let name = flags.pool.config_file.as_ref().map(|path| path.display().to_string());
+    let name = name.unwrap_or_else(|| "--config-text".to_owned());
+    let resolved = crate::config::load(text.as_deref(), tables);
+    let resolved = resolved.map_err(|problems| StartError::Configuration(name, problems))?;
     for warning in flags.warnings() {
         tracing::warn!("{warning}");
     }
@@ -328,6 +334,16 @@ fn resolved(flags: &Flags, tables: &[&'static [Plugin]]) -> Result<Resolved, Sta
         );
     }
     Ok(resolved)
+}
+
+/// The text of a configuration file.
+fn document(path: &Path) -> std::io::Result<String> {
+    let metadata = std::fs::metadata(path)?;
+    match metadata.len() {
+        _ if !metadata.is_file() => Err(std::io::Error::other("it is no regular file")),
+        LONGEST_DOCUMENT.. => Err(std::io::Error::other("it is longer than 1 MiB")),
+        _ => std::fs::read_to_string(path),
+    }
 }
 
 /// The flags' limits over the file's over the defaults.

@@ -3,6 +3,7 @@
 //! | code | meaning |
 //! |---|---|
 //! | 0 | good |
+//! | 1 | what was to be checked is bad |
 //! | 64 | wrong usage |
 //! | 70 | our fault, or the machine's |
 //! | 78 | bad configuration |
@@ -12,7 +13,7 @@ use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
 use clap::error::ErrorKind;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
@@ -22,6 +23,12 @@ use crate::config::{Flags, LogFormat, argv};
 use crate::server::said::Said;
 use crate::sim::{self, SimArgs};
 use crate::telemetry;
+
+use self::check::CheckArgs;
+use self::shell::CompletionsArgs;
+
+mod check;
+mod shell;
 
 const USAGE: u8 = 64;
 const FAULT: u8 = 70;
@@ -40,7 +47,11 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Check(CheckArgs),
     Sim(Box<SimArgs>),
+    Completions(CompletionsArgs),
+    /// Prints the manual page, in troff.
+    Man,
 }
 
 /// Runs the command that `args` (program name first) ask for.
@@ -51,7 +62,25 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
     };
     match cli.command {
         None => serve(cli.flags),
+        Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
+        Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
+        Some(Command::Man) => told(shell::man(Cli::command())),
+    }
+}
+
+/// Writes to standard output; that nobody reads on is no failure.
+fn say(text: &[u8]) -> std::io::Result<()> {
+    match std::io::stdout().write_all(text) {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => Ok(()),
+        written => written,
+    }
+}
+
+fn told(printed: std::io::Result<()>) -> ExitCode {
+    match printed {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => fail(FAULT, &error.to_string()),
     }
 }
 
@@ -87,25 +116,26 @@ fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
     let (data_handle, control_handle) = (data.handle().clone(), control.handle().clone());
     let over = CancellationToken::new();
     let until = over.clone();
-    let control_thread = std::thread::Builder::new()
-        .name("control".to_owned())
-        .spawn(move || control.block_on(until.cancelled()));
+    let control_thread = std::thread::Builder::new().name("control".to_owned()).spawn(move || {
+        control.block_on(until.cancelled());
+        control.shutdown_background();
+    });
     let Ok(control_thread) = control_thread else { return fail(FAULT, "cannot start a thread") };
     let code = data.block_on(async {
+        let (stop, at_once) = match signals() {
+            Ok(tokens) => tokens,
+            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
+        };
         let running = match app.start(data_handle, control_handle).await {
             Ok(running) => running,
             Err(error) => return start_failed(&error),
         };
         announce(&running.addresses);
-        let (stop, at_once) = match signals() {
-            Ok(tokens) => tokens,
-            Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
-        };
         match running.stop_on(stop, at_once).await {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 tracing::error!(error = %error, "stopped by a fault");
-                ExitCode::from(FAULT)
+                ExitCode::from(if error.is_setup() { CONFIGURATION } else { FAULT })
             }
         }
     });
@@ -124,11 +154,9 @@ fn announce(addresses: &Addresses) {
 
 fn start_failed(error: &StartError) -> ExitCode {
     match error {
-        StartError::Configuration(problems) => {
-            let lines: Vec<String> = problems
-                .iter()
-                .map(|problem| problem.in_file("configuration").to_string())
-                .collect();
+        StartError::Configuration(name, problems) => {
+            let lines: Vec<String> =
+                problems.iter().map(|problem| problem.in_file(name).to_string()).collect();
             fail(CONFIGURATION, &lines.join("\n"))
         }
         StartError::Setup(message) => fail(CONFIGURATION, message),

@@ -6,6 +6,7 @@
 
 use crate::schedule::registry::Plugin;
 
+pub use self::address::{Address, Name};
 pub use self::engines::Engines;
 pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
 pub use self::limits::{LimitSettings, Limits, memory_limit};
@@ -14,11 +15,15 @@ pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::sources::Sources;
 pub use self::units::{ChunkBytes, GoDuration, Quantity};
 
+pub mod address;
 pub mod argv;
+pub mod check;
+pub mod document;
 pub mod engines;
 pub mod file;
 pub mod flags;
 pub mod limits;
+pub mod parameters;
 pub mod problem;
 pub mod reader;
 pub mod resolve;
@@ -58,5 +63,7 @@ pub fn load(text: Option<&str>, tables: &[&'static [Plugin]]) -> Result<Resolved
     }
 }
 
+#[cfg(test)]
+mod manual;
 #[cfg(test)]
 mod tests;

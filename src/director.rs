@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, InFlight, Snapshot, Subset};
+use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
@@ -213,6 +213,7 @@ impl Director {
         let (snapshot, began) = (self.pool.load(), self.settings.clock.now());
         let decision = BUFFERS.with_borrow_mut(|(scratch, signals)| {
             ask.subset.candidates(&snapshot, &mut scratch.candidates);
+            shun(&snapshot, &mut scratch.candidates, began);
             match (scratch.candidates.is_empty(), snapshot.synced(), ask.bodyless) {
                 (true, false, _) => Err(Rejection::NotSynced),
                 (true, true, _) => Err(Rejection::NoEndpoints),
@@ -252,7 +253,7 @@ impl Director {
         keep_servers(cx, &mut scratch.candidates);
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
-        if !informed && tied(&scratch.total) {
+        if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
@@ -359,6 +360,14 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
     match cx.model.filter(|model| cx.snapshot.adapts(model)) {
         Some(adapter) => in_flight.adapting(adapter, cx.now),
         None => in_flight,
+    }
+}
+
+/// Leaves out endpoints that seem not to answer, where others are left.
+fn shun(snapshot: &Snapshot, candidates: &mut Vec<Slot>, now: Instant) {
+    let answers = |slot: &Slot| !snapshot.endpoint(*slot).is_some_and(|it| it.live.suspect(now));
+    if candidates.iter().any(answers) {
+        candidates.retain(answers);
     }
 }
 

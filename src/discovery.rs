@@ -1,23 +1,26 @@
-//! Endpoint sources without Kubernetes: a list on the command line, or a watched file.
+//! Endpoint sources without Kubernetes: a list on the command line, or a watched file; both may hold names.
 //!
 //! The file is the reference's: `endpoints` with `name`, `namespace`, `address`, `port` and `labels`. An entry that
-//! cannot be used is left out; a file that cannot be used at all leaves the list as it was.
+//! cannot be used is left out; a file that cannot be used at all leaves the list as it was. A name stands for one
+//! endpoint at each of its addresses.
 
-use std::collections::{BTreeMap, HashSet};
-use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-use serde::Deserialize;
-use serde::de::{Deserializer, Error, Visitor};
 use tokio::sync::mpsc;
+use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::reader::{Readable, read};
-use crate::config::{FileDiscovery, Problem, Severity, problem, tree};
+use crate::config::{Address, FileDiscovery, Name, Severity};
 use crate::pool::{EndpointSpec, Event};
 
+pub use self::file::{Listing, parse};
+
+use self::names::Names;
 use self::watched::{POLL, Watched};
 
+mod file;
+mod names;
 mod watched;
 
 /// The longest file, as in the reference.
@@ -29,13 +32,26 @@ const LOGGED_PROBLEMS: usize = 5;
 /// The namespace of an endpoint that names none.
 const NAMESPACE: &str = "default";
 
-/// What a file says.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub struct Listing {
-    /// The usable entries, in their order.
-    pub endpoints: Vec<EndpointSpec>,
-    /// One for each entry that is left out, and for each unknown field.
-    pub problems: Vec<Problem>,
+/// Where a list of endpoints comes from.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// The list itself.
+    List(Vec<Address>),
+    /// A file.
+    File(FileDiscovery),
+}
+
+/// Endpoints as a source lists them: one where there is an address, any number where there is a name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Member {
+    /// The endpoint's name; where there are several, each has `-` and its IP address after it.
+    pub name: String,
+    /// Namespace of the endpoints.
+    pub namespace: String,
+    /// Where they are.
+    pub address: Address,
+    /// Labels of the endpoints.
+    pub labels: BTreeMap<String, String>,
 }
 
 /// Why a file gave no list.
@@ -54,79 +70,149 @@ pub enum DiscoveryError {
     Unusable(String),
 }
 
-/// The endpoints of a list of addresses; each is named by its address.
-pub fn listed(addresses: &[SocketAddr]) -> Vec<EndpointSpec> {
-    let spec = |address: &SocketAddr| EndpointSpec {
-        name: address.to_string(),
-        namespace: NAMESPACE.to_owned(),
-        address: *address,
-        labels: BTreeMap::new(),
-    };
-    addresses.iter().map(spec).collect()
-}
-
-/// Reads the text of a file.
+/// Sends the endpoints of a source to the pool, at every change of what can change.
+///
+/// A change of a watched file is sent within 500 ms. The first list waits until each of its names was asked for once.
+/// When the pool's queue is full, this waits. It ends when nothing can change any more.
 ///
 /// # Errors
-/// When it is no YAML, or no map with `endpoints`: what is wrong with it, by line.
-pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
-    let tree = tree::parse(text)?;
-    let (document, mut problems) = read::<Document>(&tree);
-    let unusable = problems.iter().any(|problem| matches!(problem.path.as_str(), "" | "endpoints"));
-    let mut listing = Listing::default();
-    let mut taken = Taken::default();
-    for (at, entry) in document.endpoints.iter() {
-        match entry.spec().and_then(|spec| taken.take(spec)) {
-            Ok(spec) => listing.endpoints.push(spec),
-            Err((field, message)) => {
-                problems.push(Problem::error(format!("endpoints[{at}].{field}"), message));
+/// When a file that is not watched gives no list. A watched one is waited for.
+pub async fn follow(source: Source, events: mpsc::Sender<Event>) -> Result<(), DiscoveryError> {
+    Follower::new(source, Names::system()).run(events).await
+}
+
+/// A source, and what was seen of it.
+#[derive(Debug)]
+struct Follower {
+    /// None where it will not be looked at again.
+    file: Option<Watched>,
+    watch: bool,
+    /// None until there is a list.
+    members: Option<Vec<Member>>,
+    names: Names,
+    /// What was sent last.
+    sent: Option<Vec<EndpointSpec>>,
+}
+
+impl Follower {
+    fn new(source: Source, names: Names) -> Self {
+        let (file, watch, members) = match source {
+            Source::List(addresses) => (None, false, Some(listed(&addresses))),
+            Source::File(file) => (Some(Watched::new(file.path)), file.watch, None),
+        };
+        Self { file, watch, members, names, sent: None }
+    }
+
+    async fn run(mut self, events: mpsc::Sender<Event>) -> Result<(), DiscoveryError> {
+        let mut looks = interval(POLL);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            if let Some(endpoints) = self.due()
+                && events.send(Event::Endpoints(endpoints)).await.is_err()
+            {
+                return Ok(());
+            }
+            if self.file.is_none() && !self.names.any() {
+                return Ok(());
+            }
+            tokio::select! {
+                _ = looks.tick(), if self.file.is_some() => self.look().await?,
+                () = self.names.changed(), if self.names.any() => (),
+                () = events.closed() => return Ok(()),
             }
         }
     }
-    problem::locate(&mut problems, &tree.lines());
-    problems.sort_by_key(|problem| problem.line);
-    if unusable {
-        return Err(problems);
-    }
-    Ok(Listing { problems, ..listing })
-}
 
-/// Sends the endpoints of a file to the pool: once, or at every change when it is watched.
-///
-/// A change is sent within 500 ms. When the pool's queue is full, this waits.
-///
-/// # Errors
-/// When the file is not watched and gives no list. A watched one is waited for.
-pub async fn follow(
-    file: FileDiscovery,
-    events: mpsc::Sender<Event>,
-) -> Result<(), DiscoveryError> {
-    let mut watched = Watched::new(file.path);
-    loop {
-        let text = watched.poll().await;
-        let listing =
-            text.and_then(|text| text.map(|text| usable(watched.path(), &text)).transpose());
+    /// The list, when it is complete and was not sent.
+    fn due(&mut self) -> Option<Vec<EndpointSpec>> {
+        let members = self.members.as_ref()?;
+        let names = members.iter().filter_map(|member| match &member.address {
+            Address::Name(name) => Some(name),
+            Address::Ip(_) => None,
+        });
+        self.names.follow(&names.collect::<BTreeSet<&Name>>());
+        if self.sent.is_none() && !self.names.settled() {
+            return None;
+        }
+        let endpoints = expanded(members, &self.names);
+        if self.sent.as_ref() == Some(&endpoints) {
+            return None;
+        }
+        self.sent = Some(endpoints.clone());
+        Some(endpoints)
+    }
+
+    /// Takes the file's list when it is new.
+    async fn look(&mut self) -> Result<(), DiscoveryError> {
+        let Some(file) = &mut self.file else { return Ok(()) };
+        let text = file.poll().await;
+        let listing = text.and_then(|text| text.map(|text| usable(file.path(), &text)).transpose());
         match listing {
             Ok(None) => (),
             Ok(Some(listing)) => {
-                log(watched.path(), &listing);
-                if events.send(Event::Endpoints(listing.endpoints)).await.is_err() {
-                    return Ok(());
-                }
+                log(file.path(), &listing);
+                self.members = Some(listing.members);
             }
-            Err(error) if !file.watch => return Err(error),
+            Err(error) if !self.watch => return Err(error),
             Err(error) => {
                 let error = error.to_string();
                 tracing::warn!(error, "endpoint file not usable, the last list stays");
             }
         }
-        if !file.watch {
-            return Ok(());
+        if !self.watch {
+            self.file = None;
         }
-        tokio::select! {
-            () = tokio::time::sleep(POLL) => (),
-            () = events.closed() => return Ok(()),
+        Ok(())
+    }
+}
+
+/// The members of a list of addresses; each is named by its address.
+fn listed(addresses: &[Address]) -> Vec<Member> {
+    let name = |address: &Address| match address {
+        Address::Name(Name::Host { host, .. }) => host.clone(),
+        Address::Name(Name::Service(_)) | Address::Ip(_) => address.to_string(),
+    };
+    let member = |address: &Address| Member {
+        name: name(address),
+        namespace: NAMESPACE.to_owned(),
+        address: address.clone(),
+        labels: BTreeMap::new(),
+    };
+    addresses.iter().map(member).collect()
+}
+
+/// One endpoint for each address; of several with one address or name the first counts.
+fn expanded(members: &[Member], names: &Names) -> Vec<EndpointSpec> {
+    let (mut taken, mut used) = (HashSet::new(), HashSet::new());
+    let mut endpoints = Vec::with_capacity(members.len());
+    for member in members {
+        for (name, address) in places(member, names) {
+            let unused = used.insert((member.namespace.as_str(), name.clone()));
+            if unused && taken.insert(address) {
+                endpoints.push(EndpointSpec {
+                    name,
+                    namespace: member.namespace.clone(),
+                    address,
+                    labels: member.labels.clone(),
+                });
+            }
         }
+    }
+    endpoints
+}
+
+/// The names and addresses of a member's endpoints. Servers of a service may differ in their ports alone.
+fn places(member: &Member, names: &Names) -> Vec<(String, SocketAddr)> {
+    let Member { name, address, .. } = member;
+    match address {
+        Address::Ip(address) => vec![(name.clone(), *address)],
+        Address::Name(host @ Name::Host { .. }) => {
+            names.addresses(host).map(|at| (format!("{name}-{}", at.ip()), at)).collect()
+        }
+        Address::Name(service @ Name::Service(_)) => names
+            .addresses(service)
+            .map(|at| (format!("{name}-{}-{}", at.ip(), at.port()), at))
+            .collect(),
     }
 }
 
@@ -141,102 +227,12 @@ fn usable(path: &Path, text: &str) -> Result<Listing, DiscoveryError> {
 }
 
 fn log(path: &Path, listing: &Listing) {
-    let (endpoints, problems) = (listing.endpoints.len(), listing.problems.len());
+    let (endpoints, problems) = (listing.members.len(), listing.problems.len());
     tracing::info!(endpoints, problems, "endpoints read from file");
     let path = path.display().to_string();
     for problem in listing.problems.iter().take(LOGGED_PROBLEMS) {
         let error = problem.in_file(&path).to_string();
         tracing::warn!(error, "endpoint entry not usable");
-    }
-}
-
-/// The file as it is written.
-#[derive(Debug, Default, Deserialize)]
-#[serde(default)]
-struct Document {
-    endpoints: Readable<Entry>,
-}
-
-#[derive(Debug, Deserialize)]
-struct Entry {
-    name: String,
-    #[serde(default)]
-    namespace: String,
-    address: String,
-    port: Port,
-    #[serde(default)]
-    labels: Option<BTreeMap<String, String>>,
-}
-
-impl Entry {
-    /// The endpoint; else the field that is wrong, and why.
-    fn spec(&self) -> Result<EndpointSpec, (&'static str, String)> {
-        if self.name.is_empty() {
-            return Err(("name", "is empty".to_owned()));
-        }
-        let address = &self.address;
-        let bare =
-            address.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(address);
-        let Ok(ip) = bare.parse::<IpAddr>() else {
-            let message = format!("`{address}` is no IP address; host names are not supported yet");
-            return Err(("address", message));
-        };
-        let namespace = if self.namespace.is_empty() { NAMESPACE } else { &self.namespace };
-        Ok(EndpointSpec {
-            name: self.name.clone(),
-            namespace: namespace.to_owned(),
-            address: SocketAddr::new(ip, self.port.0),
-            labels: self.labels.clone().unwrap_or_default(),
-        })
-    }
-}
-
-/// Names and addresses that are in the list already.
-#[derive(Debug, Default)]
-struct Taken {
-    names: HashSet<(String, String)>,
-    addresses: HashSet<SocketAddr>,
-}
-
-impl Taken {
-    fn take(&mut self, spec: EndpointSpec) -> Result<EndpointSpec, (&'static str, String)> {
-        if !self.names.insert((spec.namespace.clone(), spec.name.clone())) {
-            return Err(("name", format!("another endpoint is named `{}`", spec.name)));
-        }
-        if !self.addresses.insert(spec.address) {
-            return Err(("address", format!("another endpoint is at {}", spec.address)));
-        }
-        Ok(spec)
-    }
-}
-
-/// A port, 1 ..= 65535, as a number or a text.
-#[derive(Debug)]
-struct Port(u16);
-
-impl<'de> Deserialize<'de> for Port {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Number;
-
-        impl Visitor<'_> for Number {
-            type Value = Port;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a port, 1 to 65535")
-            }
-
-            fn visit_u64<E: Error>(self, number: u64) -> Result<Port, E> {
-                let port = u16::try_from(number).ok().filter(|port| *port > 0);
-                port.map(Port).ok_or_else(|| E::custom("is not between 1 and 65535"))
-            }
-
-            fn visit_str<E: Error>(self, text: &str) -> Result<Port, E> {
-                // What is no number is no port either.
-                self.visit_u64(text.parse().unwrap_or_default())
-            }
-        }
-
-        deserializer.deserialize_any(Number)
     }
 }
 

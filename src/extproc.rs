@@ -219,7 +219,8 @@ impl Exchange {
     /// How long the gateway may be silent now; none when it may for ever.
     pub fn patience(&self) -> Option<Duration> {
         let Settings { body_read_timeout, idle_timeout, .. } = &*self.settings;
-        if self.awaits_body() { Some(*body_read_timeout) } else { *idle_timeout }
+        let silent = matches!(self.phase, Phase::Headers) && !self.answer.began();
+        if silent || self.awaits_body() { Some(*body_read_timeout) } else { *idle_timeout }
     }
 
     /// The gateway was silent for longer than that.
@@ -309,7 +310,7 @@ impl Exchange {
     }
 
     /// The client's id for the request, else one of ours. Nothing is found by it: two clients may use the same.
-    fn request_id(&self) -> Bytes {
+    pub fn request_id(&self) -> Bytes {
         let ours = || {
             Bytes::from(
                 uuid::Builder::from_random_bytes(self.identity.to_be_bytes())

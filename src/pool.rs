@@ -18,6 +18,7 @@ pub mod readiness;
 
 mod activity;
 mod endpoint;
+mod health;
 mod live;
 mod names;
 mod sample;

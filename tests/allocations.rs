@@ -45,7 +45,7 @@ fn director(endpoints: u16) -> (Director, Chain) {
     let metrics = Metrics::new("ns", "pool", false).unwrap();
     let index = Arc::new(Index::new(policy.prefix.unwrap(), 1));
     let mut hashing = index.hashing();
-    hashing.feed(PromptPart::Text(&[b'x'; 8_000]));
+    hashing.feed(PromptPart::Text(&vec![b'x'; 32_000]));
     let director = Director::new(pool, policy.profile, metrics, settings).with_prefix(index);
     (director, hashing.end(Some("m"), None))
 }

@@ -43,7 +43,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "server",
         ],
     ),
-    ("cli", Kind::Shell, &["server", "config", "sim", "telemetry", "app"]),
+    ("cli", Kind::Shell, &["schedule", "config", "server", "sim", "telemetry", "app"]),
 ];
 
 /// What no core module may name: I/O, clocks, global randomness.

@@ -50,7 +50,7 @@ struct Fleet {
     director: Director,
     index: Arc<Index>,
     open: HashMap<JobId, (Instant, Decision)>,
-    placed: Vec<usize>,
+    placed: Vec<u32>,
     waits: Vec<Duration>,
     cached: usize,
 }
@@ -201,12 +201,12 @@ impl Fleet {
 
     /// The most requests that one engine got, against the mean.
     fn max_over_mean(&self) -> f64 {
-        let most = *self.placed.iter().max().unwrap() as f64;
+        let most = f64::from(*self.placed.iter().max().unwrap());
         most * f64::from(ENGINES) / REQUESTS as f64
     }
 
     fn hit_ratio(&self) -> f64 {
-        self.cached as f64 / (REQUESTS as usize * (SHARED + OWN)) as f64
+        self.cached as f64 / (REQUESTS as f64 * (SHARED + OWN) as f64)
     }
 
     /// Time to the first token that one of a hundred requests exceeds.

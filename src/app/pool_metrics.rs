@@ -271,7 +271,7 @@ mod tests {
 
 On `/metrics` of the metrics port (9090). Families named `llm_d_epp_*` have the names, labels and buckets of the
 llm-d-router EPP; `lodesman_*` are ours and carry the labels `namespace` and `pool` besides those listed. Label values that
-come from clients are capped: 1,000 model names, 1,000 fairness ids, 4,096 combinations; what is beyond is `other`.
+come from clients are capped: 1,000 model names, 1,000 fairness ids, 500 combinations; what is beyond is `other`.
 
 | family | labels | meaning |
 |---|---|---|

@@ -10,6 +10,9 @@ use crate::app::supervisor::Ended;
 /// The task that serves streams; the stop waits for it.
 pub(super) const STREAMS: &str = "ext_proc port";
 
+/// The task that finds endpoints.
+pub(super) const DISCOVERY: &str = "discovery";
+
 /// How long open streams may go on once no new ones are taken: longer than any answer. In Kubernetes the pod's grace
 /// period ends it earlier.
 const LAST_STREAMS: Duration = Duration::from_mins(10);
@@ -26,6 +29,13 @@ const QUIET_LOOKS: u32 = 50;
 pub struct Failed {
     name: &'static str,
     cause: Option<std::sync::Arc<anyhow::Error>>,
+}
+
+impl Failed {
+    /// Whether the user can mend it: what was named as the source of endpoints gives none.
+    pub fn is_setup(&self) -> bool {
+        self.name == DISCOVERY
+    }
 }
 
 impl Running {

@@ -4,18 +4,20 @@
 //! Only serde; every field may be absent, and what it then means is decided in [`resolve`](crate::config::resolve).
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::Value;
 
 use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
 use crate::config::resolve::Destinations;
+use crate::config::units::{GoDuration, Quantity};
 use crate::director::FailureMode;
 
-const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
+/// The version that is read and written.
+pub(super) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
 const OLD_GROUP_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
-const KIND: &str = "EndpointPickerConfig";
+/// The kind of the document.
+pub(super) const KIND: &str = "EndpointPickerConfig";
 
 /// The document.
 #[derive(Debug, Default, Deserialize)]
@@ -43,9 +45,11 @@ pub struct File {
     #[serde(deserialize_with = "or_default")]
     pub parser: Option<Reference>,
     /// Admission.
-    pub flow_control: Option<IgnoredAny>,
+    #[serde(deserialize_with = "or_default")]
+    pub flow_control: Option<FlowControl>,
     /// Deprecated form of `flowControl.saturationDetector`.
-    pub saturation_detector: Option<IgnoredAny>,
+    #[serde(deserialize_with = "or_default")]
+    pub saturation_detector: Option<Reference>,
     /// Our own settings.
     #[serde(deserialize_with = "or_default")]
     pub lodesman: Own,
@@ -88,28 +92,89 @@ pub struct Step {
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct DataLayer {
-    /// Whether the default sources are added.
+    /// Whether metrics pages are read though no source says so; true when absent.
+    #[serde(deserialize_with = "or_default")]
     pub inject_defaults: Option<bool>,
     /// Where signals come from.
     pub sources: Readable<SourceSpec>,
     /// The source of endpoints that stands in for Kubernetes.
+    #[serde(deserialize_with = "or_default")]
     pub discovery: Option<Reference>,
     /// The source of sibling replicas.
-    pub peer_discovery: Option<IgnoredAny>,
-    /// What is told to sibling replicas.
-    pub cross_replica_syncer_plugin_ref: Option<IgnoredAny>,
-    /// How often.
-    pub cross_replica_sync_interval: Option<IgnoredAny>,
+    #[serde(deserialize_with = "or_default")]
+    pub peer_discovery: Option<Reference>,
+    /// Name of the instance that tells sibling replicas.
+    #[serde(deserialize_with = "or_default")]
+    pub cross_replica_syncer_plugin_ref: Option<String>,
+    /// How often it does; 200 ms when absent.
+    #[serde(deserialize_with = "or_default")]
+    pub cross_replica_sync_interval: Option<GoDuration>,
 }
 
-/// A source of signals, with what reads it.
+/// A source of signals with what reads it.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct SourceSpec {
     /// Name of an instance; required.
     pub plugin_ref: Option<String>,
-    /// Instances that read it.
+    /// What reads it.
     pub extractors: Readable<Reference>,
+}
+
+/// Admission: queues by priority and flow.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct FlowControl {
+    /// Bytes that wait over all bands; 0 or absent is no limit.
+    #[serde(deserialize_with = "or_default")]
+    pub max_bytes: Option<Quantity>,
+    /// Requests that wait over all bands; 0 or absent is no limit.
+    #[serde(deserialize_with = "or_default")]
+    pub max_requests: Option<Quantity>,
+    /// Longest wait; 60 s when absent, 0 is no limit.
+    #[serde(rename = "defaultRequestTTL", deserialize_with = "or_default")]
+    pub default_request_ttl: Option<GoDuration>,
+    /// Longest wait while there is no endpoint; as the above when absent, 0 is no limit.
+    #[serde(rename = "noEndpointRequestTTL", deserialize_with = "or_default")]
+    pub no_endpoint_request_ttl: Option<GoDuration>,
+    /// What a priority without a band gets.
+    #[serde(deserialize_with = "or_default")]
+    pub default_priority_band: Option<Band>,
+    /// What a negative priority without a band gets.
+    #[serde(deserialize_with = "or_default")]
+    pub default_negative_priority_band: Option<Band>,
+    /// One for each priority.
+    pub priority_bands: Readable<Band>,
+    /// Name of the policy that says how far each band may fill the pool.
+    #[serde(deserialize_with = "or_default")]
+    pub usage_limit_policy_plugin_ref: Option<String>,
+    /// What says how full the pool is.
+    #[serde(deserialize_with = "or_default")]
+    pub saturation_detector: Option<Reference>,
+    /// Whether running requests may be ended for more important ones.
+    #[serde(deserialize_with = "or_default")]
+    pub enable_eviction: Option<bool>,
+}
+
+/// A priority level.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Band {
+    /// Required and unique among the bands.
+    #[serde(deserialize_with = "or_default")]
+    pub priority: Option<i64>,
+    /// Bytes that wait; 1 GB when absent or 0.
+    #[serde(deserialize_with = "or_default")]
+    pub max_bytes: Option<Quantity>,
+    /// Requests that wait; 5000 when absent or 0.
+    #[serde(deserialize_with = "or_default")]
+    pub max_requests: Option<Quantity>,
+    /// Name of the policy between flows.
+    #[serde(deserialize_with = "or_default")]
+    pub fairness_policy_ref: Option<String>,
+    /// Name of the policy within a flow.
+    #[serde(deserialize_with = "or_default")]
+    pub ordering_policy_ref: Option<String>,
 }
 
 /// How requests are read.

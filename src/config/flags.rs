@@ -1,6 +1,6 @@
 //! The command line of a serving `lodesman`: the reference's flags with its defaults, and ours.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use clap::{ArgAction, Args, ValueEnum};
 
 pub use self::later::Later;
 
+use crate::config::address::Address;
 use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
@@ -19,6 +20,9 @@ mod later;
 
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
+
+/// The least gRPC message: the longest piece of a body and its envelope.
+const LEAST_MESSAGE_BYTES: u64 = 128 << 10;
 
 /// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
@@ -75,7 +79,7 @@ pub struct Listen {
     #[arg(long, value_name = "SIZE", default_value = "", hide_default_value = true, value_parser = message_bytes)]
     pub grpc_max_send_msg_size: usize,
     /// Streams of one connection at a time, which are requests of one gateway worker.
-    #[arg(long, value_name = "N", default_value_t = 65_536)]
+    #[arg(long, value_name = "N", default_value_t = 65_536, value_parser = clap::value_parser!(u32).range(1..))]
     pub max_concurrent_streams: u32,
     /// Show the reference's metrics of ext_proc streams.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
@@ -126,9 +130,10 @@ pub struct Pool {
     /// The text of a configuration file.
     #[arg(long, value_name = "YAML")]
     pub config_text: Option<String>,
-    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000` or `[fd00::1]:8000`, comma separated.
+    /// Endpoints to serve, without Kubernetes: `10.0.0.1:8000`, `[fd00::1]:8000`, `host:8000` (all its addresses) or
+    /// `_name._tcp.domain` (its SRV records), comma separated.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
-    pub endpoints: Vec<SocketAddr>,
+    pub endpoints: Vec<Address>,
     /// Name of the InferencePool.
     #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
     pub pool_name: String,
@@ -268,6 +273,9 @@ fn message_bytes(text: &str) -> Result<usize, String> {
         "" => Quantity(MESSAGE_BYTES),
         _ => text.parse().map_err(|error| format!("{error}"))?,
     };
+    if bytes < LEAST_MESSAGE_BYTES {
+        return Err("give at least 128KiB: a piece of a body must fit".to_owned());
+    }
     usize::try_from(bytes).map_err(|error| error.to_string())
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::config::reader::or_default;
-use crate::config::units::{ChunkBytes, GoDuration, Quantity};
+use crate::config::units::{ChunkBytes, GoDuration, Positive, Quantity};
 use crate::director::DECISION_DEADLINE;
 
 const MIB: u64 = 1 << 20;
@@ -19,7 +19,7 @@ pub struct Limits {
     /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory
     /// limit.
     pub body_budget: u64,
-    /// Longest time from a request's headers to the end of its body. Default 60 s.
+    /// Longest wait for the next piece of a request's body; then 408. Default 60 s.
     pub body_read_timeout: Duration,
     /// Longest silence of an open stream; none by default, since an answer may be silent while a model thinks, the
     /// gateway's own time-outs end what is abandoned, and a dead connection is noticed by its keep-alive.
@@ -39,15 +39,15 @@ pub struct LimitSettings {
     /// Longest request body; longer ones are answered 413 [default: 64MiB].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
-    pub max_request_body: Option<Quantity>,
+    pub max_request_body: Option<Positive<Quantity>>,
     /// Bytes of request bodies held over all streams; beyond it 429 [default: 1GiB, at most 1/4 of the memory limit].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
-    pub body_budget: Option<Quantity>,
+    pub body_budget: Option<Positive<Quantity>>,
     /// Longest wait for the next piece of a request body; then 408 [default: 60s].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
-    pub body_read_timeout: Option<GoDuration>,
+    pub body_read_timeout: Option<Positive<GoDuration>>,
     /// Longest silence of an open stream; 0 is none [default: 0].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
@@ -55,7 +55,7 @@ pub struct LimitSettings {
     /// Bytes of request headers that are looked at [default: 128KiB].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
-    pub max_header_bytes: Option<Quantity>,
+    pub max_header_bytes: Option<Positive<Quantity>>,
     /// Longest piece in which a body is sent back, 1024 to 65536 [default: 62000].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
@@ -63,7 +63,7 @@ pub struct LimitSettings {
     /// Time for a decision; a late one takes the least loaded endpoint [default: 50ms].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "DURATION")]
-    pub decision_deadline: Option<GoDuration>,
+    pub decision_deadline: Option<Positive<GoDuration>>,
 }
 
 impl LimitSettings {
@@ -83,8 +83,12 @@ impl LimitSettings {
 
     /// The limits that follow. `memory` is the limit of the process in bytes, none when it has none.
     pub fn limits(self, memory: Option<u64>) -> Limits {
-        let bytes = |set: Option<Quantity>, default| set.map_or(default, |Quantity(bytes)| bytes);
-        let time = |set: Option<GoDuration>, default| set.map_or(default, |GoDuration(time)| time);
+        let bytes = |set: Option<Positive<Quantity>>, default| {
+            set.map_or(default, |Positive(Quantity(bytes))| bytes)
+        };
+        let time = |set: Option<Positive<GoDuration>>, default| {
+            set.map_or(default, |Positive(GoDuration(time))| time)
+        };
         let budget = memory.map_or(1024 * MIB, |memory| (memory / 4).min(1024 * MIB));
         Limits {
             max_request_body: bytes(self.max_request_body, 64 * MIB),
@@ -117,18 +121,22 @@ mod tests {
         assert_eq!(budget(None), 1 << 30);
         assert_eq!(budget(Some(64 << 30)), 1 << 30);
         assert_eq!(budget(Some(1 << 30)), 256 << 20);
-        let set =
-            LimitSettings { body_budget: Some(Quantity(2 << 30)), ..LimitSettings::default() };
+        let set = LimitSettings {
+            body_budget: Some(Positive(Quantity(2 << 30))),
+            ..LimitSettings::default()
+        };
         assert_eq!(set.limits(Some(1 << 30)).body_budget, 2 << 30);
     }
 
     #[test]
     fn a_setting_stands_over_another_and_the_default_under_both() {
-        let flags =
-            LimitSettings { max_header_bytes: Some(Quantity(1)), ..LimitSettings::default() };
+        let flags = LimitSettings {
+            max_header_bytes: Some(Positive(Quantity(1))),
+            ..LimitSettings::default()
+        };
         let file = LimitSettings {
-            max_header_bytes: Some(Quantity(2)),
-            max_request_body: Some(Quantity(3)),
+            max_header_bytes: Some(Positive(Quantity(2))),
+            max_request_body: Some(Positive(Quantity(3))),
             ..LimitSettings::default()
         };
         let limits = flags.over(file).limits(None);

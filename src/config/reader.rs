@@ -95,6 +95,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(value) => value.clone().deserialize_any(visitor).map_err(Failed::custom),
+            Value::NotFinite => Err(Failed::custom("is not a finite number")),
             Value::Text(value) => visitor.visit_str(value),
             Value::List(list) => visitor.visit_seq(Items { reader, rest: list.iter().enumerate() }),
             Value::Map(members) => reader.map(members, None, visitor),
@@ -134,9 +135,11 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             }
             Value::Null => self.reporting(|reader| reader.map(&[], Some(fields), visitor)),
             // A derived struct would take a list as its fields in their order.
-            Value::Bool(_) | Value::Number(_) | Value::Text(_) | Value::List(_) => {
-                self.reporting(|_| Err(Failed::custom("is not a map of fields")))
-            }
+            Value::Bool(_)
+            | Value::Number(_)
+            | Value::NotFinite
+            | Value::Text(_)
+            | Value::List(_) => self.reporting(|_| Err(Failed::custom("is not a map of fields"))),
         }
     }
 

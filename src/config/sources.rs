@@ -126,6 +126,14 @@ impl Source {
         })
     }
 
+    /// The page that a source is; none for what reads one.
+    pub fn page(&self) -> Option<&Page> {
+        match self {
+            Self::Metrics(page) | Self::Models(page) => Some(page),
+            Self::Engines(_) | Self::ModelsExtractor => None,
+        }
+    }
+
     /// Whether `extractor` reads what this source gives.
     pub fn takes(&self, extractor: &Self) -> bool {
         matches!(
@@ -213,9 +221,7 @@ impl Extractor {
             Some(name) if engines.list.iter().all(|engine| engine.name != *name) => {
                 let names: Vec<_> = engines.list.iter().map(|engine| &*engine.name).collect();
                 let known = names.join(", ");
-                Err(BadParameters(format!(
-                    "defaultEngine: no engine is named `{name}`, only {known}"
-                )))
+                Err(BadParameters(format!("no engine is named `{name}`, only {known}")))
             }
             _ => Ok(engines),
         }

@@ -115,7 +115,7 @@ pluginz: []
 plugins:
 - type: queue-scoer
 - type: max-score-picker
-  parameters: {maxNumOfEndpoints: 0, sort: true}
+  parameters: {maxNumOfEndpoints: 0, sort: true, by: age}
 - type: session-affinity-scorer
 - {name: 7, type: queue-scorer}
 - name: nameless
@@ -127,14 +127,19 @@ schedulingProfiles:
   - {pluginRef: max-score-picker}
   - {pluginRef: random-picker}
   - {pluginRef: queue-scorer, weight: much}
+  - {pluginRef: queue-scorer, weight: .nan}
   - {weight: 2}
   - {pluginRef: random-pickr}
 dataLayer:
   discovery: {pluginRef: random-picker}
-  sources: []
+  sources: [{pluginRef: random-picker, extractors: [{}, {pluginRef: nobody}]}]
+  crossReplicaSyncInterval: often
 requestHandler:
   parsers: [{pluginRef: openai-parsr}, {pluginRef: random-picker}, {}]
-flowControl: {maxBytes: 4Gi}
+flowControl:
+  maxBytes: -1
+  saturationDetector: {pluginRef: random-picker}
+  priorityBands: [{priority: 1}, {priority: 1, fairnessPolicyRef: fcfs-ordering-policy}, {maxRequests: 2k}]
 lodesman:
   failureMode: FailClosed
   destinationList: several
@@ -148,30 +153,42 @@ fn all_problems_are_reported_at_once_by_line() {
         &expect![[r#"
             epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
             epp.yaml:3: featureGates[1]: unknown feature gate `dataLayer`
-            epp.yaml:3: featureGates[2]: `maybe` is neither true nor false
+            epp.yaml:3: featureGates[2]: `maybe` is neither true nor false (write flowControl=true or flowControl=false)
             epp.yaml:4: pluginz: unknown field `pluginz` (did you mean `plugins`?)
             epp.yaml:6: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
-            epp.yaml:8: plugins[1].parameters: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:8: warning: plugins[1].parameters.maxNumOfEndpoints: 0 is taken for 1
+            epp.yaml:8: plugins[1].parameters.by: unknown field `by`, expected `maxNumOfEndpoints`
+            epp.yaml:8: plugins[1].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
             epp.yaml:9: plugins[2].type: plugin type `session-affinity-scorer` is not supported yet
             epp.yaml:10: plugins[3].name: invalid type: integer `7`, expected a string
             epp.yaml:11: plugins[4].type: is missing
             epp.yaml:12: plugins[5].weight: unknown field `weight`
-            epp.yaml:13: plugins[6].name: another plugin is named `max-score-picker`
-            epp.yaml:14: plugins[7].parameters: invalid type: string "yes please", expected a boolean
+            epp.yaml:13: plugins[6].name: another plugin is named `max-score-picker` (give one of them another name)
+            epp.yaml:14: plugins[7].parameters.watchFile: invalid type: string "yes please", expected a boolean
+            epp.yaml:14: warning: plugins[7]: `files` has no effect: it is not in dataLayer.discovery
             epp.yaml:16: schedulingProfiles[0].name: is missing
             epp.yaml:19: schedulingProfiles[0].plugins[2].weight: invalid type: string "much", expected f64
-            epp.yaml:20: schedulingProfiles[0].plugins[3].pluginRef: is missing
-            epp.yaml:21: schedulingProfiles[0].plugins[4].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
-            epp.yaml:23: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
-            epp.yaml:26: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
-            epp.yaml:26: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
-            epp.yaml:26: requestHandler.parsers[2].pluginRef: is missing
-            epp.yaml:27: flowControl: is not supported yet
-            epp.yaml:29: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
-            epp.yaml:30: lodesman.destinationList: `several` is not one of single, multi
-            epp.yaml:31: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
-            epp.yaml:31: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
-            epp.yaml:31: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
+            epp.yaml:20: schedulingProfiles[0].plugins[3].weight: is not a finite number
+            epp.yaml:21: schedulingProfiles[0].plugins[4].pluginRef: is missing
+            epp.yaml:22: schedulingProfiles[0].plugins[5].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
+            epp.yaml:24: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
+            epp.yaml:25: dataLayer.sources[0].pluginRef: `random-picker` is no data source
+            epp.yaml:25: dataLayer.sources[0].extractors[0].pluginRef: is missing
+            epp.yaml:25: dataLayer.sources[0].extractors[1].pluginRef: no plugin is named `nobody` (list it under plugins)
+            epp.yaml:26: dataLayer.crossReplicaSyncInterval: `often` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:28: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
+            epp.yaml:28: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
+            epp.yaml:28: requestHandler.parsers[2].pluginRef: is missing
+            epp.yaml:30: flowControl.maxBytes: `-1` is no size such as 65536, 10MiB or 25MB
+            epp.yaml:31: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector
+            epp.yaml:32: flowControl.priorityBands[1].priority: another band has priority 1
+            epp.yaml:32: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy
+            epp.yaml:32: flowControl.priorityBands[2].priority: is missing
+            epp.yaml:34: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
+            epp.yaml:35: lodesman.destinationList: `several` is not one of single, multi
+            epp.yaml:36: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
+            epp.yaml:36: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:36: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
         "#]],
     );
 }
@@ -234,6 +251,79 @@ fn a_document_that_is_deep_or_multiplies_itself_is_refused() {
     for text in [deep, bomb] {
         assert!(load(Some(&text), &[PLUGINS]).is_err());
     }
+}
+
+#[test]
+fn every_mistake_in_parameters_is_told_with_its_line() {
+    refused(
+        "plugins:\n- type: max-score-picker\n  parameters:\n    maxNumOfEndpoints: two\n    sort: true\n\
+         - type: active-request-scorer\n  parameters:\n    requestTimeout: 5s\n    maxBusyScore: 3\n\
+         - {type: file-discovery, parameters: {watchFile: true}}\n",
+        &expect![[r#"
+            epp.yaml:6: plugins[0].parameters.maxNumOfEndpoints: invalid type: string "two", expected i64
+            epp.yaml:7: plugins[0].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:10: warning: plugins[1].parameters.requestTimeout: is deprecated (it has no effect, leave it out)
+            epp.yaml:11: plugins[1].parameters.maxBusyScore: maxBusyScore is 3, give a number from 0 to 1
+            epp.yaml:12: plugins[2].parameters: missing field `path`
+            epp.yaml:12: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery
+        "#]],
+    );
+}
+
+#[test]
+fn a_section_without_its_gate_is_warned_of() {
+    let text = "plugins: [{type: queue-scorer}]\nflowControl:\n  maxBytes: 4Gi\n  priorityBands: [{fairnessPolicyRef: nobody}]\n";
+    expect![[r"
+        queue-scorer 1, max-score-picker
+        epp.yaml:4: warning: flowControl: has no effect: its feature gate is off (featureGates: [flowControl])
+        epp.yaml:6: warning: flowControl.priorityBands[0].priority: is missing
+        epp.yaml:6: warning: flowControl.priorityBands[0].fairnessPolicyRef: no plugin is named `nobody` (list it under plugins)
+    "]].assert_eq(&resolved(text));
+    refused(
+        "featureGates: [flowControl]\nflowControl: {priorityBands: [{}]}\n",
+        &expect![[r"
+        epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
+        epp.yaml:4: flowControl.priorityBands[0].priority: is missing
+    "]],
+    );
+    refused(
+        "saturationDetector: {pluginRef: utilization-detector}\n",
+        &expect![[r"
+        epp.yaml:3: warning: saturationDetector: is deprecated (write flowControl.saturationDetector)
+        epp.yaml:3: saturationDetector.pluginRef: plugin type `utilization-detector` is not supported yet
+    "]],
+    );
+}
+
+#[test]
+fn deprecated_types_are_named_with_what_to_write() {
+    refused(
+        "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
+        &expect![[r"
+            epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
+            epp.yaml:3: plugins[1].type: plugin type `by-label` is not supported yet (use label-selector-filter)
+            epp.yaml:3: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (use disagg-profile-handler)
+        "]],
+    );
+}
+
+#[test]
+fn instances_without_effect_are_warned_of() {
+    let text = "plugins:\n- {type: vertexai-parser}\n- {type: file-discovery, parameters: {path: /x}}\n- type: random-picker\n\
+                - {type: max-score-picker, parameters: {maxNumOfEndpoints: -1}}\n- type: queue-scorer\n\
+                featureGates: [haPopulateNonLeaderDatastore=false]\n\
+                requestHandler: {parsers: [{pluginRef: passthrough-parser}, {pluginRef: openai-parser}, {pluginRef: passthrough-parser}]}\n\
+                schedulingProfiles: [{name: p, plugins: [{pluginRef: queue-scorer}]}]\n";
+    expect![[r"
+        queue-scorer 1, random-picker
+        epp.yaml:4: warning: plugins[0]: `vertexai-parser` has no effect: it is not in requestHandler.parsers
+        epp.yaml:5: warning: plugins[1]: `file-discovery` has no effect: it is not in dataLayer.discovery
+        epp.yaml:7: warning: plugins[3].parameters.maxNumOfEndpoints: -1 is taken for 1
+        epp.yaml:7: warning: plugins[3]: `max-score-picker` is in no profile
+        epp.yaml:9: warning: featureGates[0]: has no effect: a replica always keeps its view of the pool
+        epp.yaml:10: warning: requestHandler.parsers[1].pluginRef: has no effect: `passthrough-parser` before it takes every request (list it last)
+        epp.yaml:10: warning: requestHandler.parsers[2].pluginRef: has no effect: `passthrough-parser` is listed before
+    "]].assert_eq(&resolved(text));
 }
 
 proptest::proptest! {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::Spanned;
+use serde_saphyr::options::NonFiniteFloatPolicy;
 
 use crate::config::problem::Problem;
 
@@ -27,6 +28,8 @@ pub enum Value {
     Bool(bool),
     /// A number.
     Number(serde_json::Number),
+    /// What YAML calls a number and is none: infinite, or not a number.
+    NotFinite,
     /// A text.
     Text(String),
     /// Values in order.
@@ -40,7 +43,10 @@ pub enum Value {
 /// # Errors
 /// When the text is not YAML, or a name stands twice in a map; at its line.
 pub fn parse(text: &str) -> Result<Node, Vec<Problem>> {
-    let options = serde_saphyr::options! { with_snippet: false };
+    let options = serde_saphyr::options! {
+        with_snippet: false,
+        non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
+    };
     let node = serde_saphyr::from_str_with_options::<Option<Node>>(text, options);
     node.map(Option::unwrap_or_default).map_err(|error| vec![problem(&error)])
 }
@@ -77,7 +83,8 @@ impl Node {
                     node.collect(member(&path, name), lines);
                 }
             }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::Text(_) => (),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::NotFinite | Value::Text(_) => {
+            }
         }
         lines.insert(path, self.line);
     }
@@ -140,9 +147,8 @@ impl<'de> Visitor<'de> for Parts {
         Ok(Value::Number(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Value, E> {
-        let number = serde_json::Number::from_f64(value);
-        number.map(Value::Number).ok_or_else(|| E::custom("a number that is not finite"))
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(serde_json::Number::from_f64(value).map_or(Value::NotFinite, Value::Number))
     }
 
     fn visit_str<E>(self, value: &str) -> Result<Value, E> {

@@ -49,6 +49,10 @@ pub struct GoDuration(pub Duration);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Quantity(pub u64);
 
+/// A value of which zero makes no sense.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Positive<T>(pub T);
+
 /// A size of body pieces, 1,024 ..= 65,536 bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChunkBytes(u64);
@@ -62,6 +66,9 @@ pub enum BadUnit {
     /// No size.
     #[error("`{0}` is no size such as 65536, 10MiB or 25MB")]
     Quantity(String),
+    /// Nothing where something is needed.
+    #[error("`{0}` would leave nothing, give more than zero")]
+    Zero(String),
     /// A size out of range.
     #[error("{0} is not between 1024 and 65536 bytes")]
     Chunk(u64),
@@ -131,6 +138,65 @@ impl FromStr for ChunkBytes {
     }
 }
 
+impl FromStr for Positive<Quantity> {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let quantity: Quantity = text.parse()?;
+        if quantity.0 == 0 { Err(BadUnit::Zero(text.to_owned())) } else { Ok(Self(quantity)) }
+    }
+}
+
+impl FromStr for Positive<GoDuration> {
+    type Err = BadUnit;
+
+    fn from_str(text: &str) -> Result<Self, BadUnit> {
+        let duration: GoDuration = text.parse()?;
+        if duration.0.is_zero() { Err(BadUnit::Zero(text.to_owned())) } else { Ok(Self(duration)) }
+    }
+}
+
+impl<T: fmt::Display> fmt::Display for Positive<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de, T> Deserialize<'de> for Positive<T>
+where
+    Self: FromStr<Err = BadUnit>,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Spelled(PhantomData))
+    }
+}
+
+/// In the largest unit that leaves a whole number.
+impl fmt::Display for GoDuration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nanos = self.0.as_nanos();
+        let units = [("h", 3_600_000_000_000), ("m", 60_000_000_000), ("s", 1_000_000_000)];
+        let small = [("ms", 1_000_000), ("us", 1_000), ("ns", 1)];
+        let mut units = units.into_iter().chain(small);
+        match units.find(|(_, unit)| nanos > 0 && nanos.is_multiple_of(*unit)) {
+            Some((name, unit)) => write!(f, "{}{name}", nanos / unit),
+            None => f.write_str("0s"),
+        }
+    }
+}
+
+/// In the largest binary unit that leaves a whole number.
+impl fmt::Display for Quantity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units: [(&str, u64); 4] =
+            [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+        match units.into_iter().find(|(_, unit)| self.0 > 0 && self.0.is_multiple_of(*unit)) {
+            Some((name, unit)) => write!(f, "{}{name}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
 impl<'de> Deserialize<'de> for GoDuration {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         deserializer.deserialize_any(Spelled(PhantomData))
@@ -164,6 +230,14 @@ impl<T: FromStr<Err = BadUnit>> Visitor<'_> for Spelled<T> {
     }
 
     fn visit_u64<E: Error>(self, number: u64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_i64<E: Error>(self, number: i64) -> Result<T, E> {
+        self.visit_str(&number.to_string())
+    }
+
+    fn visit_f64<E: Error>(self, number: f64) -> Result<T, E> {
         self.visit_str(&number.to_string())
     }
 }
@@ -205,6 +279,26 @@ mod tests {
             ["", "5", "-5s", "s", "5 s", "5sec", "1e3s", "1..5s", "9e9h", "99999999999999999999h"]
         {
             assert_eq!(ms(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read_again() {
+        for (text, shortest) in [("90s", "90s"), ("60s", "1m"), ("1.5ms", "1500us"), ("0", "0s")] {
+            assert_eq!(
+                text.parse().map(|read: GoDuration| read.to_string()),
+                Ok(shortest.to_owned())
+            );
+            assert_eq!(ms(text), ms(shortest));
+        }
+        for (text, shortest) in
+            [("65536", "64KiB"), ("62000", "62000"), ("0", "0"), ("2048Mi", "2GiB")]
+        {
+            assert_eq!(
+                text.parse().map(|read: Quantity| read.to_string()),
+                Ok(shortest.to_owned())
+            );
+            assert_eq!(bytes(text), bytes(shortest));
         }
     }
 

@@ -161,3 +161,14 @@ fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
     assert!(placed.iter().all(known), "the median of 2 and 8 is 2: the busiest is not taken");
     assert_eq!(placed[0].rung, Rung::Policy);
 }
+
+#[test]
+fn an_endpoint_that_does_not_answer_is_taken_only_when_no_other_is_left() {
+    let pool = pool(&[None, None]);
+    let director = director(&pool);
+    let endpoints: Vec<_> = pool.load().endpoints().cloned().collect();
+    endpoints[0].live.reach(true);
+    assert_eq!(reached(&director, "m"), ["pod-1"]);
+    endpoints[1].live.reach(true);
+    assert_eq!(reached(&director, "m"), ["pod-0", "pod-1"]);
+}

@@ -3,7 +3,7 @@ use std::time::{Duration, Instant};
 use super::*;
 
 fn addresses(listing: &Listing) -> Vec<String> {
-    listing.endpoints.iter().map(|endpoint| endpoint.address.to_string()).collect()
+    listing.members.iter().map(|endpoint| endpoint.address.to_string()).collect()
 }
 
 fn document(entries: &[(&str, u16)]) -> String {
@@ -20,21 +20,25 @@ fn the_references_document_is_read() {
     let listing = parse(text).unwrap();
     assert_eq!(addresses(&listing), ["10.0.0.1:8000", "[fd00::1]:8001", "[fd00::2]:8001"]);
     assert_eq!(
-        (listing.endpoints[0].namespace.as_str(), listing.endpoints[1].namespace.as_str()),
+        (listing.members[0].namespace.as_str(), listing.members[1].namespace.as_str()),
         ("prod", "default")
     );
-    assert_eq!(listing.endpoints[0].labels["tier"], "gold");
+    assert_eq!(listing.members[0].labels["tier"], "gold");
     assert_eq!(listing.problems, []);
 }
 
 #[test]
 fn an_entry_that_cannot_be_used_is_left_out_with_its_line() {
-    let text = "endpoints:\n- {name: a, address: 10.0.0.1, port: 8000}\n- {name: b, address: host.example, port: 1}\n\
+    let text = "endpoints:\n- {name: a, address: 10.0.0.1, port: 8000}\n- {name: b, address: host..example, port: 1}\n\
                 - {name: c, address: 10.0.0.3, port: 70000}\n- {address: 10.0.0.4, port: 1}\n\
                 - {name: a, address: 10.0.0.5, port: 1}\n- {name: f, address: 10.0.0.1, port: 8000}\n\
-                - {name: g, address: 10.0.0.7, port: \"0\"}\n- {name: h, address: 10.0.0.8, port: 8}\n";
+                - {name: g, address: 10.0.0.7, port: \"0\"}\n- {name: h, address: 10.0.0.8, port: 8}\n- {name: i, address: 10.0.0.9}\n\
+                - {name: j, address: engines.example, port: 80}\n- {name: k, address: _http._tcp.engines.example}\n";
     let listing = parse(text).unwrap();
-    assert_eq!(addresses(&listing), ["10.0.0.1:8000", "10.0.0.8:8"]);
+    assert_eq!(
+        addresses(&listing),
+        ["10.0.0.1:8000", "10.0.0.8:8", "engines.example:80", "_http._tcp.engines.example"]
+    );
     let places: Vec<_> = listing
         .problems
         .iter()
@@ -47,6 +51,7 @@ fn an_entry_that_cannot_be_used_is_left_out_with_its_line() {
         ("endpoints[4].name", 6),
         ("endpoints[5].address", 7),
         ("endpoints[6].port", 8),
+        ("endpoints[8].address", 10),
     ];
     assert_eq!(places, expected);
 }
@@ -61,9 +66,10 @@ fn no_endpoints_are_a_list_and_no_document_is_none() {
 
 #[test]
 fn listed_endpoints_are_named_by_their_addresses() {
-    let specs = listed(&["10.0.0.1:8000".parse().unwrap(), "[fd00::1]:1".parse().unwrap()]);
-    let names: Vec<_> = specs.iter().map(|spec| spec.name.as_str()).collect();
-    assert_eq!(names, ["10.0.0.1:8000", "[fd00::1]:1"]);
+    let addresses = ["10.0.0.1:8000", "[fd00::1]:1", "engines.example:80", "_http._tcp.example"];
+    let members = listed(&addresses.map(|address| address.parse().unwrap()));
+    let names: Vec<_> = members.iter().map(|member| member.name.as_str()).collect();
+    assert_eq!(names, ["10.0.0.1:8000", "[fd00::1]:1", "engines.example", "_http._tcp.example"]);
 }
 
 /// A mounted volume of Kubernetes: the file is a link through `..data`, which is a link that is swapped as a whole.
@@ -105,7 +111,7 @@ impl Following {
     fn new(path: PathBuf) -> Self {
         let (sender, events) = mpsc::channel(4);
         let mut task = tokio::task::JoinSet::new();
-        task.spawn(follow(FileDiscovery { path, watch: true }, sender));
+        task.spawn(follow(Source::File(FileDiscovery { path, watch: true }), sender));
         Self { events, _task: task }
     }
 
@@ -154,7 +160,7 @@ async fn a_file_not_watched_is_read_once_and_must_be_good() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("endpoints.yaml");
     let (sender, mut events) = mpsc::channel(4);
-    let file = FileDiscovery { path: path.clone(), watch: false };
+    let file = Source::File(FileDiscovery { path: path.clone(), watch: false });
     let error = follow(file.clone(), sender.clone()).await.unwrap_err();
     assert!(matches!(error, DiscoveryError::Read { .. }), "{error}");
     std::fs::write(&path, "endpoints: 7").unwrap();

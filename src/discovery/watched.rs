@@ -89,6 +89,9 @@ impl Watched {
 /// The stamp and text of a file; none when its stamp is `known`.
 fn look(path: &Path, known: Option<Stamp>) -> std::io::Result<Option<(Stamp, String)>> {
     let metadata = std::fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(std::io::Error::other("it is no regular file"));
+    }
     let stamp = Stamp {
         device: metadata.dev(),
         inode: metadata.ino(),

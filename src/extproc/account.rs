@@ -158,7 +158,10 @@ impl Account {
     }
 
     /// The headers of the answer arrived.
-    pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool) {
+    pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool, now: Instant) {
+        if let Some(placed) = &self.placed {
+            placed.in_flight.answered_with(status >= 500, now);
+        }
         self.answer.status = status;
         self.answer.streaming = streaming;
     }

@@ -11,6 +11,9 @@ use crate::wire::{HeaderMap, HeaderValue};
 /// Longest header name that is compared without regard to case.
 const LONGEST_NAME: usize = 64;
 
+/// Longest request id that is taken from a client.
+const LONGEST_ID: usize = 256;
+
 /// Headers that are ours to read or to write and never the model server's to see, or that steer routing behind us: they
 /// are taken off the request unless we set them. A client could otherwise forge them.
 const REMOVED: &[&str] = &[
@@ -79,7 +82,9 @@ impl RequestHeaders {
     /// Reads a header map of at most `limit` bytes; what is beyond is not looked at.
     pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
         let mut read = Self::default();
-        for_each(headers, limit, |name, value| read.take(name, value));
+        if !for_each(headers, limit, |name, value| read.take(name, value)) {
+            read.removed = SmallVec::from_slice(REMOVED);
+        }
         let Self { path, original_path, forwarded_path, .. } = &mut read;
         *path = path.take().or_else(|| original_path.take()).or_else(|| forwarded_path.take());
         read
@@ -92,7 +97,7 @@ impl RequestHeaders {
             b"content-encoding" => self.encoded = !value.eq_ignore_ascii_case(b"identity"),
             b"content-length" => self.content_length = true,
             b"content-type" => self.content_type = Some(value),
-            b"x-request-id" => self.request_id = filled(value),
+            b"x-request-id" => self.request_id = filled(value).filter(|id| printable(id)),
             b"x-original-path" => self.original_path = filled(value),
             b"x-forwarded-path" => self.forwarded_path = filled(value),
             b"x-gateway-destination-endpoint" => self.destination = Some(value),
@@ -139,14 +144,14 @@ impl ResponseHeaders {
     }
 }
 
-/// Calls `take` with each name in lower case and its value.
-fn for_each(headers: HeaderMap, limit: usize, mut take: impl FnMut(&[u8], Bytes)) {
+/// Calls `take` with each name in lower case and its value; false when there are more than the limit lets be seen.
+fn for_each(headers: HeaderMap, limit: usize, mut take: impl FnMut(&[u8], Bytes)) -> bool {
     let mut seen = 0;
     for HeaderValue { key, value, raw_value } in headers.headers {
         let value = if raw_value.is_empty() { value } else { raw_value };
         seen += key.len() + value.len();
         if seen > limit {
-            return;
+            return false;
         }
         if !key.iter().any(u8::is_ascii_uppercase) {
             take(&key, value);
@@ -154,6 +159,12 @@ fn for_each(headers: HeaderMap, limit: usize, mut take: impl FnMut(&[u8], Bytes)
             take(&key.to_ascii_lowercase(), value);
         }
     }
+    true
+}
+
+/// Whether an id may be given back in a header.
+fn printable(id: &[u8]) -> bool {
+    id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic)
 }
 
 fn filled(value: Bytes) -> Option<Bytes> {
@@ -228,7 +239,9 @@ mod tests {
         let mut headers = map(&[(":path", "/v1/models")]);
         headers.headers.extend(std::iter::repeat_n(headers.headers[0].clone(), 100_000));
         headers.headers.push(map(&[("x-request-id", "late")]).headers.remove(0));
-        assert_eq!(RequestHeaders::read(headers, 1 << 10).request_id, None);
+        let read = RequestHeaders::read(headers, 1 << 10);
+        assert_eq!(read.request_id, None);
+        assert_eq!(read.removed.len(), REMOVED.len(), "what was not seen may be forged");
     }
 
     #[test]

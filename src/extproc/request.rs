@@ -20,6 +20,9 @@ use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
 /// What a held piece costs beside its bytes: its slice, and the reply that will carry it.
 const PIECE: usize = 256;
 
+/// Pieces below this many bytes are copied when they are held.
+const SMALL: usize = 4096;
+
 /// How far the request is.
 #[derive(Debug)]
 pub(in crate::extproc) enum Phase {
@@ -197,7 +200,7 @@ impl Exchange {
         }
         reading.read(&piece);
         if !self.observed && !piece.is_empty() {
-            reading.pieces.push(piece);
+            reading.pieces.push(unpinned(piece));
         }
         if (end_of_stream || buffered)
             && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
@@ -368,6 +371,11 @@ impl Exchange {
             metadata: Some(metadata),
         }
     }
+}
+
+/// A piece that may be held: a small one is copied, as it would keep the whole message in memory that it came in.
+fn unpinned(piece: Bytes) -> Bytes {
+    if piece.len() < SMALL { Bytes::copy_from_slice(&piece) } else { piece }
 }
 
 /// The endpoints as the destination header has them: a list with commas, of one mostly.

@@ -76,7 +76,7 @@ impl Exchange {
         self.answer.status = headers.status;
         self.answer.read(&headers);
         let streaming = self.answer.reader.as_ref().is_some_and(|reader| reader.streaming());
-        self.account.answered(headers.status, streaming);
+        self.account.answered(headers.status, streaming, now);
         self.answer.phase = Phase::Body;
         let change = self.unmeasured();
         self.push(reply::headers(Side::Response, change));

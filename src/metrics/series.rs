@@ -1,7 +1,8 @@
 //! The families that a request's own labels tell apart.
 //!
 //! Label values come from clients, so they are capped for the life of the process: 1,000 model names and 1,000 fairness
-//! ids of at most 256 bytes, 4,096 combinations of all; what is beyond is shown as `other`.
+//! ids of at most 128 bytes, 500 combinations of all (a combination has some 250 lines on the page); what is beyond is
+//! shown as `other`.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,10 +17,10 @@ use super::{Families, buckets};
 const CAP: usize = 1000;
 
 /// Longest value of a label in bytes.
-const LONGEST: usize = 256;
+const LONGEST: usize = 128;
 
-/// Combinations of label values.
-const COMBINATIONS: usize = 4096;
+/// Combinations of label values: 500 make a page of some 15 MB.
+const COMBINATIONS: usize = 500;
 
 /// What stands for the values beyond the cap.
 const OTHER: &str = "other";
@@ -301,8 +302,10 @@ mod tests {
         let page = metrics.page().unwrap();
         let series =
             page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count();
-        assert_eq!(series, 1001);
-        assert!(page.contains(r#"model_name="other",priority="0",target_model_name="other"} 500"#));
+        assert_eq!(series, 501);
+        assert!(
+            page.contains(r#"model_name="other",priority="0",target_model_name="other"} 1000"#)
+        );
     }
 
     #[test]
@@ -320,8 +323,7 @@ mod tests {
         }
         let page = metrics.page().unwrap();
         assert!(
-            page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count()
-                <= 4097
+            page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count() <= 501
         );
         assert!(!page.contains(&long));
     }

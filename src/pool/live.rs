@@ -8,6 +8,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::pool::activity::Activity;
+use crate::pool::health::Health;
 
 /// Counters of one endpoint that requests change themselves.
 ///
@@ -22,6 +23,7 @@ pub struct Live {
     pub(in crate::pool) adapters: Mutex<Activity>,
     /// Told by the first of the requests in flight.
     begun: Notify,
+    health: Health,
 }
 
 impl Live {
@@ -38,6 +40,16 @@ impl Live {
     /// Waits until a request is placed here while no other is; one since the last call counts.
     pub async fn begun(&self) {
         self.begun.notified().await;
+    }
+
+    /// Whether connections to it fail, as whoever tries all the time sees it.
+    pub fn reach(&self, unreachable: bool) {
+        self.health.reach(unreachable);
+    }
+
+    /// Whether it seems not to answer: a last resort.
+    pub fn suspect(&self, now: Instant) -> bool {
+        self.health.suspect(now)
     }
 
     /// Output tokens that the requests placed here are expected to generate yet.
@@ -71,6 +83,11 @@ impl InFlight {
         self.live.decode_tokens.fetch_add(tokens, Ordering::Relaxed);
         self.decode_tokens += tokens;
         self
+    }
+
+    /// The status of the answer is known: an error of the server's or not.
+    pub fn answered_with(&self, failed: bool, now: Instant) {
+        self.live.health.answered(failed, now);
     }
 
     /// The request is for an adapter, which its server loads if it must.

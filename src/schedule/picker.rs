@@ -6,13 +6,14 @@ use crate::schedule::registry::{BadParameters, Parameters, parameters};
 
 pub(in crate::schedule) mod max_score;
 pub(in crate::schedule) mod random;
+pub(in crate::schedule) mod weighted_random;
 
 /// What all pickers take.
 #[derive(Debug, Deserialize)]
 #[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct HowMany {
-    /// Endpoints to choose, at least 1; default 1.
-    max_num_of_endpoints: usize,
+    /// Endpoints to choose; default 1, and 0 or less is 1 too, as in the reference.
+    max_num_of_endpoints: i64,
 }
 
 impl Default for HowMany {
@@ -23,10 +24,8 @@ impl Default for HowMany {
 
 impl HowMany {
     fn read(raw: Parameters) -> Result<usize, BadParameters> {
-        match parameters::<Self>(raw)?.max_num_of_endpoints {
-            0 => Err(BadParameters("maxNumOfEndpoints is 0, give 1 or more".to_owned())),
-            count => Ok(count),
-        }
+        let count = parameters::<Self>(raw)?.max_num_of_endpoints.max(1);
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 }
 
@@ -35,4 +34,17 @@ fn shuffled(len: usize, dice: u64, chosen: &mut Vec<usize>) {
     chosen.clear();
     chosen.extend(0..len);
     fastrand::Rng::with_seed(dice).shuffle(chosen);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn none_or_less_is_one() {
+        for (given, taken) in [(-3, 1), (0, 1), (1, 1), (4, 4)] {
+            let raw = serde_json::json!({"maxNumOfEndpoints": given});
+            assert_eq!(HowMany::read(raw), Ok(taken));
+        }
+    }
 }

@@ -15,7 +15,7 @@ pub(in crate::schedule) mod token;
 pub struct Producer {
     /// What it produces.
     pub product: Product,
-    /// What was written and has no effect, or an old spelling: a sentence each.
+    /// What was written and has no effect: a sentence each.
     pub warnings: Vec<String>,
 }
 

@@ -17,10 +17,10 @@ pub static PLUGINS: &[Plugin] = &[
     scorer::running_requests::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
+    picker::weighted_random::PLUGIN,
     producer::approx_prefix_cache::PLUGIN,
     producer::inflight_load::PLUGIN,
     producer::token::PLUGIN,
-    producer::token::TOKENIZER,
     SINGLE_PROFILE_HANDLER,
     parser(
         "openai-parser",

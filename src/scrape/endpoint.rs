@@ -108,6 +108,7 @@ impl Watch {
                     tracing::info!(endpoint = name, "endpoint reachable again");
                 }
                 self.failures = 0;
+                self.endpoint.live.reach(false);
                 self.busy = busy(&sample);
                 let (id, at, interval) = (self.endpoint.id, begun.into_std(), self.interval());
                 self.scraper.send(Event::Scraped { id, sample, at, interval });
@@ -115,6 +116,8 @@ impl Watch {
             Err(error) => {
                 self.scraper.counters.count(&error);
                 self.failures = self.failures.saturating_add(1);
+                let refused = matches!(error, ScrapeError::NoAnswer(_));
+                self.endpoint.live.reach(refused && self.failures >= UNREACHABLE_AFTER);
                 if self.failures == UNREACHABLE_AFTER {
                     let (reason, error) = (error.reason(), error.chain());
                     tracing::warn!(endpoint = name, reason, error, "endpoint unreachable");

@@ -25,11 +25,13 @@ use hyper_util::service::TowerToHyperService;
 use prometheus::TEXT_FORMAT;
 use serde::Serialize;
 use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
 use tracing::{debug, warn};
 
 use super::health::Health;
 use super::listener::pause_after;
+use super::said::Said;
 use super::tasks::Tasks;
 
 /// Time for the headers of a request, and so for the silence between two requests.
@@ -57,13 +59,26 @@ pub fn metrics_router<M>(metrics: M, health: Health) -> Router
 where
     M: Fn() -> String + Clone + Send + Sync + 'static,
 {
+    let one_at_a_time = Arc::new(Mutex::new(()));
     let alive = health.clone();
     let live = get(async move || live(&alive));
     Router::new()
-        .route("/metrics", get(async move || ([(CONTENT_TYPE, TEXT_FORMAT)], metrics())))
+        .route("/metrics", get(async move || page(metrics, &one_at_a_time).await))
         .route("/livez", live.clone())
         .route("/healthz", live)
         .route("/readyz", get(async move |Query(query)| ready(&health, &query)))
+}
+
+/// Writes the metrics page, which may be large: off the event loop, and one at a time.
+async fn page<M>(metrics: M, one_at_a_time: &Mutex<()>) -> Response
+where
+    M: FnOnce() -> String + Send + 'static,
+{
+    let _turn = one_at_a_time.lock().await;
+    match tokio::task::spawn_blocking(metrics).await {
+        Ok(page) => ([(CONTENT_TYPE, TEXT_FORMAT)], page).into_response(),
+        Err(_) => StatusCode::INTERNAL_SERVER_ERROR.into_response(),
+    }
 }
 
 /// The routes of the admin port: `/debug/snapshot`, `/debug/log-level`.
@@ -134,23 +149,25 @@ fn ready(health: &Health, query: &HashMap<String, String>) -> Response {
 /// Serves `router` until `shutdown`, then closes all connections at once.
 pub async fn serve_http(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
     let router = router.layer(DefaultBodyLimit::max(BODY_LIMIT));
-    let mut connections = Tasks::new(CONNECTIONS);
+    let (mut connections, said) = (Tasks::new(CONNECTIONS), Said::default());
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => return,
             accepted = listener.accept() => match accepted {
                 Ok((socket, _)) => connections.spawn(serve_connection(socket, router.clone())),
-                Err(error) => recover(&error).await,
+                Err(error) => recover(&error, &said).await,
             },
             _ = connections.ended() => {}
         }
     }
 }
 
-async fn recover(error: &io::Error) {
+async fn recover(error: &io::Error, said: &Said) {
     if let Some(pause) = pause_after(error) {
-        warn!(%error, "cannot accept: raise the limit of open files");
+        if said.may_speak() {
+            warn!(%error, "cannot accept: raise the limit of open files");
+        }
         sleep(pause).await;
     }
 }

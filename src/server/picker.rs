@@ -47,6 +47,9 @@ impl Machine for Picking {
         {
             let outcome = self.director.decide(ask, fastrand::u64(..));
             report(&outcome, &self.said);
+            if let (true, Ok(decision)) = (tracing::enabled!(tracing::Level::DEBUG), &outcome) {
+                placed(&self.exchange.request_id(), ask.model, decision);
+            }
             self.exchange.decided(outcome, clock::now());
         }
     }
@@ -98,4 +101,11 @@ fn report(outcome: &Result<Decision, Rejection>, said: &Said) {
         }
         Err(_) => {}
     }
+}
+
+/// Logs where a request goes.
+fn placed(request_id: &[u8], model: Option<&str>, decision: &Decision) {
+    let endpoint = decision.endpoints.first().map(|endpoint| endpoint.spec.name.as_str());
+    let request_id = String::from_utf8_lossy(request_id);
+    tracing::debug!(%request_id, model, endpoint, rung = decision.rung.name(), "request placed");
 }

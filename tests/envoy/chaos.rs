@@ -10,7 +10,10 @@ use lodesman_e2e::{Body, Client, Envoy, Piece, eventually, load};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::stage::{CHAT, SOON, at_rest, chat, duplex, fleet, is_honest, is_whole, order, picker};
+use super::stage::{
+    CHAT, SOON, at_rest, chat, duplex, fleet, is_honest, is_whole, order, picker, requests_at,
+    unlike,
+};
 
 /// The command line of the load generator.
 #[derive(Debug, Parser)]
@@ -38,7 +41,8 @@ async fn traffic(envoy: &Envoy, workers: usize, each: usize) -> Vec<Answer> {
         set.spawn(async move {
             let mut answers = Vec::new();
             for number in 0..each {
-                let ask = chat(8, (worker + number).is_multiple_of(2));
+                let streamed = (worker + number).is_multiple_of(2);
+                let ask = unlike(worker * each + number, 8, streamed);
                 answers.push(client(address, worker).post(CHAT, &ask).await.unwrap());
             }
             answers
@@ -51,7 +55,8 @@ async fn traffic(envoy: &Envoy, workers: usize, each: usize) -> Vec<Answer> {
 async fn streams(envoy: &Envoy, count: usize) -> Vec<Response> {
     let mut open = Vec::new();
     for number in 0..count {
-        let request = Request::post(CHAT).body(Body::full(chat(150, true).to_string())).unwrap();
+        let ask = unlike(number, 150, true).to_string();
+        let request = Request::post(CHAT).body(Body::full(ask)).unwrap();
         let mut response = client(envoy.address(), number).send(request).await.unwrap();
         response.chunk().await.unwrap().unwrap();
         open.push(response);
@@ -84,8 +89,7 @@ async fn killed_server_fails_its_own_requests_alone() {
     let open = streams(&envoy, 6).await;
     let killed = async {
         let loaded = eventually(SOON, async || {
-            let seen = Client::http1(servers[0]).get("/sim/requests").await?.json()?;
-            ensure!(seen.as_array().is_some_and(|seen| seen.len() > 10), "no load yet");
+            ensure!(requests_at(servers[0]).await.len() > 10, "no load yet");
             Ok(())
         });
         loaded.await.unwrap();

@@ -9,7 +9,7 @@ use serde_json::json;
 
 use super::stage::{
     CHAT, Stage, at_rest, chat, duplex, ended, fleet, order, original_dst, picker, picker_of,
-    requests_at, total,
+    requests_at, total, unlike,
 };
 use super::traffic::server_of;
 
@@ -144,10 +144,10 @@ async fn subset_hint_is_a_boundary() {
 #[tokio::test]
 async fn choice_follows_the_load() {
     let stage = Stage::start(3).await;
-    let held = chat(20_000, true).to_string();
     let mut open = Vec::new();
-    for _ in 0..3 {
-        let request = Request::post(CHAT).body(Body::full(held.clone())).unwrap();
+    for number in 0..3 {
+        let held = unlike(number, 20_000, true).to_string();
+        let request = Request::post(CHAT).body(Body::full(held)).unwrap();
         let mut response = stage.client().send(request).await.unwrap();
         response.chunk().await.unwrap().unwrap();
         open.push(response);

@@ -13,8 +13,8 @@ use super::stage::{
 };
 
 /// The time from token to token of the simulated server.
-const GAP: Duration = Duration::from_millis(40);
-const TOKENS: u32 = 12;
+const GAP: Duration = Duration::from_millis(100);
+const TOKENS: u32 = 8;
 
 fn post(body: Body) -> Request<Body> {
     Request::post(CHAT).header("content-type", "application/json").body(body).unwrap()

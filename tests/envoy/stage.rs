@@ -117,6 +117,13 @@ pub(super) fn chat(max_tokens: usize, stream: bool) -> Value {
     })
 }
 
+/// A chat request whose prompt begins unlike that of any other number, so that no cache draws it anywhere.
+pub(super) fn unlike(number: usize, max_tokens: usize, stream: bool) -> Value {
+    let mut request = chat(max_tokens, stream);
+    request["messages"][0]["content"] = json!(format!("{number}. Where is it?"));
+    request
+}
+
 /// Whether an answer is what a server says to a chat request, whole.
 pub(super) fn is_whole(answer: &Answer) -> bool {
     let text = answer.text();
@@ -130,11 +137,11 @@ pub(super) fn is_honest(answer: &Answer) -> bool {
     is_whole(answer) || answer.status.is_server_error() || answer.broken.is_some()
 }
 
-/// The latest requests that reached a simulated server, oldest first, but for the picker's own for the list of models.
+/// The latest requests that reached a simulated server through a gateway, oldest first; a picker's own bear no id.
 pub(super) async fn requests_at(server: SocketAddr) -> Vec<Value> {
     let answer = Client::http1(server).get("/sim/requests").await.unwrap().json().unwrap();
     let requests = answer.as_array().unwrap().iter();
-    requests.filter(|request| request["path"] != "/v1/models").cloned().collect()
+    requests.filter(|request| request["headers"]["x-request-id"].is_string()).cloned().collect()
 }
 
 /// Orders a fault of a simulated server.

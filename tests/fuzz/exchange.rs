@@ -1,6 +1,6 @@
 //! Any sequence of messages gets a legal sequence of replies.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use lodesman::config;
 use lodesman::director::{Clock, Director, FailureMode, Settings as How};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
 use lodesman::metrics::Metrics;
-use lodesman::pool::{Event, Snapshot, State};
+use lodesman::pool::{EndpointSpec, Event, Snapshot, State};
 use lodesman::request::Parsers;
 use lodesman::schedule::registry::PLUGINS;
 use lodesman::server::clock;
@@ -48,15 +48,9 @@ const EVENT: &str = "data: {\"model\":\"T\",\"choices\":[{\"delta\":{\"content\"
 
 /// Directors over a pool of three, an empty one, and one that is not known yet.
 static DIRECTORS: LazyLock<[Arc<Director>; 3]> = LazyLock::new(|| {
-    let listed = |list: &[&str]| {
-        let list: Vec<_> = list.iter().map(|at| at.parse().expect("an address")).collect();
-        let mut state = State::new(Duration::from_secs(2));
-        state.apply(Event::Endpoints(lodesman::discovery::listed(&list)), clock::now());
-        state.snapshot()
-    };
     [
-        director(listed(&["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"]), FailureMode::FailClose),
-        director(listed(&[]), FailureMode::FailClose),
+        director(snapshot(&["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"]), FailureMode::FailClose),
+        director(snapshot(&[]), FailureMode::FailClose),
         director(Snapshot::default(), FailureMode::FailOpen),
     ]
 });
@@ -74,6 +68,19 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         ignore_subset: false,
     })
 });
+
+/// A pool of endpoints at these addresses.
+pub(super) fn snapshot(addresses: &[&str]) -> Snapshot {
+    let endpoint = |address: &&str| EndpointSpec {
+        name: (*address).to_owned(),
+        namespace: "default".to_owned(),
+        address: address.parse().expect("an address"),
+        labels: BTreeMap::new(),
+    };
+    let mut state = State::new(Duration::from_secs(2));
+    state.apply(Event::Endpoints(addresses.iter().map(endpoint).collect()), clock::now());
+    state.snapshot()
+}
 
 /// A director over a pool that stays as it is.
 pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Director> {

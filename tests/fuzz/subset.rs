@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use lodesman::director::{Director, FailureMode};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
-use lodesman::pool::{Event, State};
 use lodesman::request::Parsers;
 use lodesman::server::clock;
 use lodesman::wire::processing_request::Request;
@@ -19,12 +18,8 @@ use super::{Dice, exchange};
 
 const POOL: [&str; 4] = ["10.0.0.1:80", "10.0.0.1:81", "10.0.0.12:80", "[fd00::1]:80"];
 
-static DIRECTOR: LazyLock<Arc<Director>> = LazyLock::new(|| {
-    let mut state = State::new(Duration::from_secs(2));
-    let list = POOL.map(|address| address.parse().expect("an address"));
-    state.apply(Event::Endpoints(lodesman::discovery::listed(&list)), clock::now());
-    exchange::director(state.snapshot(), FailureMode::FailClose)
-});
+static DIRECTOR: LazyLock<Arc<Director>> =
+    LazyLock::new(|| exchange::director(exchange::snapshot(&POOL), FailureMode::FailClose));
 
 static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
     Arc::new(Settings {

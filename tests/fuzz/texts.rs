@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::{Arc, LazyLock};
 
-use lodesman::config::{self, Engines, Severity};
+use lodesman::config::{self, Address, Engines, Severity};
 use lodesman::discovery;
 use lodesman::pool::Sample;
 use lodesman::schedule::registry::PLUGINS;
@@ -54,9 +54,11 @@ pub(crate) fn file_discovery(data: &[u8]) {
     let Ok(text) = std::str::from_utf8(data) else { return };
     let Ok(listing) = discovery::parse(text) else { return };
     let (mut names, mut addresses) = (HashSet::new(), HashSet::new());
-    for endpoint in &listing.endpoints {
-        assert!(names.insert((&endpoint.namespace, &endpoint.name)), "{}", endpoint.name);
-        assert!(addresses.insert(endpoint.address), "{}", endpoint.address);
-        assert_ne!(endpoint.address.port(), 0);
+    for member in &listing.members {
+        assert!(names.insert((&member.namespace, &member.name)), "{}", member.name);
+        assert!(addresses.insert(&member.address), "{}", member.address);
+        if let Address::Ip(address) = member.address {
+            assert_ne!(address.port(), 0);
+        }
     }
 }

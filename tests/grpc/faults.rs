@@ -75,7 +75,7 @@ async fn a_filter_that_panics_refuses_the_request_under_fail_close() {
         < IM 503 +content-type=application/json +retry-after=1 +x-llm-d-request-dropped-reason=rejected-internal +x-request-id=id-1 details=lodesman_filter_failed `{"error":{"code":"filter_failed","message":"the request could not be placed safely","param":null,"type":"server_error"}}`
         < END OK
     "#]].assert_eq(&stream.ended().await);
-    rig.ends("rejected").await;
+    rig.ends("epp_error").await;
     rig.counts(DEGRADED, &["\"refused\"", "\"panic\""], 1).await;
 }
 

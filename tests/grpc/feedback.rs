@@ -75,7 +75,7 @@ async fn two_requests_with_one_id_do_not_disturb_each_other() {
     let (mut first, mut second) = (rig.stream().await, rig.stream().await);
     first.post(CHAT, &[]).last(HI);
     let place = first.placed().await;
-    second.post(CHAT, &[]).last(HI);
+    second.post(CHAT, &[]).last(HI.replace("hi", "another"));
     assert_ne!(second.placed().await, place);
     rig.counts("llm_d_epp_inflight_requests{", &[], 2).await;
     first.hear(1).await.answer("application/json").last_chunk("{}").hear(2).await;

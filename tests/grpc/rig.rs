@@ -24,6 +24,9 @@ mod pods;
 /// How long a condition is waited for; generous, as the machine may be busy.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
+/// What a held piece of a body is charged beside its bytes.
+pub(crate) const PIECE: usize = 256;
+
 /// Three servers of which the second has the least to do.
 pub(crate) const LOADS: [Load; 3] = [Load::new(3, 0.2), Load::new(0, 0.1), Load::new(10, 0.2)];
 

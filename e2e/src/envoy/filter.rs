@@ -8,6 +8,10 @@ use serde_json::{Map, Value, json};
 use super::cluster::Picker;
 use super::config::{duration, merged, retry_policy};
 
+/// How long Envoy waits for an answer unless told otherwise: longer than its own 200 ms, for a loaded machine and a binary
+/// that is not optimized.
+const PATIENCE: Duration = Duration::from_secs(5);
+
 /// An `envoy.filters.http.ext_proc` filter.
 #[derive(Debug, Clone)]
 pub struct ExtProc {
@@ -21,7 +25,7 @@ pub struct ExtProc {
     pub failure_mode_allow: bool,
     /// Whether the processor only watches: messages are copies and answers are ignored.
     pub observability_mode: bool,
-    /// Longest wait for the answer to one message; Envoy's default is 200 ms. Envoy does not apply
+    /// Longest wait for the answer to one message, 5 s unless set (Envoy's own default is 200 ms). Envoy does not apply
     /// it in full duplex.
     pub message_timeout: Option<Duration>,
     /// Times that Envoy opens the stream again on another replica, with a back-off of 5 to 20 ms; 0
@@ -52,7 +56,7 @@ impl ExtProc {
             response,
             failure_mode_allow: false,
             observability_mode: false,
-            message_timeout: None,
+            message_timeout: Some(PATIENCE),
             retries: 0,
             request_attributes: Vec::new(),
             response_attributes: Vec::new(),

@@ -1,16 +1,20 @@
 //! The `plugins` of a configuration file, by name.
 
+use serde_json::Value;
+
 use crate::config::file::PluginSpec;
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
+use crate::config::resolve::deprecated::{aliased, instead_of, renew};
 use crate::config::resolve::reference::NOT_YET;
+use crate::config::resolve::role::Role;
 use crate::config::sources::{Source, TYPES};
 use crate::schedule::registry::{BadParameters, Build, Parameters, Plugin, find, parameters};
 use crate::schedule::{Producer, Product};
 
 /// The source of endpoints that is no plugin of the scheduling table.
-const FILE_DISCOVERY: &str = "file-discovery";
+pub(super) const FILE_DISCOVERY: &str = "file-discovery";
 
 /// All instances of a file, in its order.
 #[derive(Debug)]
@@ -27,8 +31,8 @@ pub(super) struct Instance<'a> {
     pub(super) name: &'a str,
     /// What it is.
     pub(super) kind: Kind,
-    /// What it takes.
-    pub(super) parameters: &'a Parameters,
+    /// What it takes, in today's spelling.
+    pub(super) parameters: Parameters,
     /// The file, where it is a file discovery.
     pub(super) discovery: Option<FileDiscovery>,
     /// What it reads of endpoints, where it is a source of signals or reads one.
@@ -47,6 +51,8 @@ pub(super) enum Kind {
     Discovery,
     /// A source of signals, or what reads one.
     Source,
+    /// A type of the reference that this build has not; already a problem.
+    Later,
     /// None that is known; already a problem.
     Unknown,
 }
@@ -60,14 +66,15 @@ impl<'a> Instances<'a> {
     ) -> Self {
         let mut instances = Self { list: Vec::with_capacity(specs.len()) };
         for (at, spec) in specs.iter() {
-            let Some(type_name) = spec.kind.as_deref() else {
+            let Some(type_name) = given(spec.kind.as_deref()) else {
                 problems.push(Problem::error(format!("plugins[{at}].type"), "is missing"));
                 continue;
             };
-            let name = spec.name.as_deref().unwrap_or(type_name);
+            let name = given(spec.name.as_deref()).unwrap_or(type_name);
             if instances.named(name).is_some() {
                 let message = format!("another plugin is named `{name}`");
-                problems.push(Problem::error(format!("plugins[{at}].name"), message));
+                let problem = Problem::error(format!("plugins[{at}].name"), message);
+                problems.push(problem.hint("give one of them another name"));
                 continue;
             }
             let kind = kind(at, type_name, tables, problems);
@@ -75,11 +82,11 @@ impl<'a> Instances<'a> {
                 at,
                 name,
                 kind,
-                parameters: &spec.parameters,
+                parameters: spec.parameters.clone(),
                 discovery: None,
                 source: None,
                 product: None,
-                type_name,
+                type_name: aliased(type_name),
             };
             instance.check(problems);
             instances.list.push(instance);
@@ -99,46 +106,147 @@ impl<'a> Instances<'a> {
         self.list.iter()
     }
 
+    /// The instance that is named at `path`, if it can play `role` there; else a problem.
+    pub(super) fn referenced(
+        &self,
+        name: Option<&str>,
+        path: &str,
+        role: Role,
+        problems: &mut Vec<Problem>,
+    ) -> Option<&Instance<'a>> {
+        let Some(name) = given(name) else {
+            problems.push(Problem::error(path, "is missing"));
+            return None;
+        };
+        let Some(instance) = self.named(name) else {
+            problems.push(self.undefined(path, name));
+            return None;
+        };
+        if !instance.plays(role) {
+            problems.push(Problem::error(path, format!("`{name}` is no {}", role.noun())));
+            return None;
+        }
+        Some(instance)
+    }
+
     /// The problem of a reference at `path` to no instance.
     pub(super) fn undefined(&self, path: impl Into<String>, name: &str) -> Problem {
-        Problem::error(path, format!("no plugin is named `{name}`")).nearest(name, self.names())
+        let problem = Problem::error(path, format!("no plugin is named `{name}`"));
+        let near = problem.nearest(name, self.names());
+        if near.hint.is_some() { near } else { near.hint("list it under plugins") }
     }
 }
 
 impl<'a> Instance<'a> {
+    /// Its type, by the name that is not deprecated.
     pub(super) fn type_name(&self) -> &'a str {
         self.type_name
     }
 
-    /// Builds the instance once, to see whether its parameters are good wherever it is used.
-    fn check(&mut self, problems: &mut Vec<Problem>) {
-        let raw = self.parameters.clone();
+    /// Whether it can play a role; an unknown type may play any.
+    pub(super) fn plays(&self, role: Role) -> bool {
         let built = match self.kind {
+            Kind::Unknown => return true,
+            Kind::Discovery => Some(Role::Discovery),
+            Kind::Source | Kind::Later => None,
+            Kind::Known(plugin) => match plugin.build {
+                Build::Filter(..) => Some(Role::Filter),
+                Build::Scorer(_) => Some(Role::Scorer),
+                Build::Picker(_) => Some(Role::Picker),
+                Build::Producer(_) => None,
+                Build::SingleProfileHandler => Some(Role::Handler),
+                Build::Parser => Some(Role::Parser),
+            },
+        };
+        built == Some(role) || role.has(self.type_name)
+    }
+
+    /// Builds the instance, to see whether its parameters are good wherever it is used.
+    fn check(&mut self, problems: &mut Vec<Problem>) {
+        let path = format!("plugins[{}].parameters", self.at);
+        renew(self.type_name, &path, &mut self.parameters, problems);
+        if let Some(count @ ..=0) = self.parameters.get("maxNumOfEndpoints").and_then(Value::as_i64)
+            && self.plays(Role::Picker)
+        {
+            let message = format!("{count} is taken for 1");
+            problems.push(Problem::warning(format!("{path}.maxNumOfEndpoints"), message));
+        }
+        let before = problems.len();
+        self.mistakes(&path, problems);
+        if problems.len() == before {
+            self.keep(problems);
+        }
+    }
+
+    /// Keeps what good parameters say, where the instance is no part of a profile.
+    fn keep(&mut self, problems: &mut Vec<Problem>) {
+        let raw = self.parameters.clone();
+        match self.kind {
+            Kind::Discovery => self.discovery = parameters(raw).ok(),
+            Kind::Source => self.source = Source::read(self.type_name, raw).and_then(Result::ok),
+            Kind::Known(Plugin { build: Build::Producer(build), .. }) => {
+                let Ok(Producer { product, warnings }) = build(raw) else { return };
+                let path = format!("plugins[{}]", self.at);
+                problems.extend(warnings.into_iter().map(|text| Problem::warning(&path, text)));
+                self.product = Some(product);
+            }
+            Kind::Known(_) | Kind::Later | Kind::Unknown => (),
+        }
+    }
+
+    /// Reports what the plugin refuses, each with the parameter that it is about.
+    fn mistakes(&self, path: &str, problems: &mut Vec<Problem>) {
+        let mut raw = self.parameters.clone();
+        while let Err(BadParameters(message)) = self.built(raw.clone()) {
+            match self.culprit(&raw, &message) {
+                Some(culprit) => {
+                    problems.push(Problem::error(format!("{path}.{culprit}"), message));
+                    raw = without(&raw, &culprit);
+                }
+                None if raw == self.parameters => {
+                    return problems.push(Problem::error(path, message));
+                }
+                // What was taken out may be missed now.
+                None => return,
+            }
+        }
+    }
+
+    /// The parameter without which the plugin does not say `message`.
+    fn culprit(&self, raw: &Parameters, message: &str) -> Option<String> {
+        let silent = |name: &&String| {
+            let rest = self.built(without(raw, name));
+            !matches!(rest, Err(BadParameters(same)) if same == message)
+        };
+        raw.as_object()?.keys().find(silent).cloned()
+    }
+
+    fn built(&self, raw: Parameters) -> Result<(), BadParameters> {
+        match self.kind {
             Kind::Known(plugin) => match plugin.build {
                 Build::Filter(build, _) => build(raw).map(drop),
                 Build::Scorer(build) => build(raw).map(drop),
                 Build::Picker(build) => build(raw).map(drop),
-                Build::Producer(build) => build(raw).map(|made| self.produces(made, problems)),
+                Build::Producer(build) => build(raw).map(drop),
                 // The reference lets these ignore their parameters.
                 Build::SingleProfileHandler | Build::Parser => Ok(()),
             },
-            Kind::Discovery => parameters(raw).map(|discovery| self.discovery = Some(discovery)),
-            Kind::Source => match Source::read(self.type_name, raw) {
-                Some(read) => read.map(|source| self.source = Some(source)),
-                None => Ok(()),
-            },
-            Kind::Unknown => Ok(()),
-        };
-        if let Err(BadParameters(message)) = built {
-            problems.push(Problem::error(format!("plugins[{}].parameters", self.at), message));
+            Kind::Discovery => parameters::<FileDiscovery>(raw).map(drop),
+            Kind::Source => Source::read(self.type_name, raw).map_or(Ok(()), |read| read.map(drop)),
+            Kind::Later | Kind::Unknown => Ok(()),
         }
     }
+}
 
-    fn produces(&mut self, made: Producer, problems: &mut Vec<Problem>) {
-        let path = || format!("plugins[{}]", self.at);
-        problems.extend(made.warnings.into_iter().map(|text| Problem::warning(path(), text)));
-        self.product = Some(made.product);
-    }
+/// A name that is there and not empty.
+fn given(name: Option<&str>) -> Option<&str> {
+    name.filter(|name| !name.is_empty())
+}
+
+fn without(raw: &Parameters, name: &str) -> Parameters {
+    let mut raw = raw.clone();
+    raw.as_object_mut().map(|map| map.remove(name));
+    raw
 }
 
 /// The types of all tables.
@@ -158,16 +266,26 @@ fn kind(
     if TYPES.iter().any(|(name, _)| *name == type_name) {
         return Kind::Source;
     }
-    if let Some(plugin) = find(tables, type_name) {
+    let path = format!("plugins[{at}].type");
+    let hinted = |problem: Problem| match instead_of(type_name) {
+        Some(hint) => problem.hint(hint),
+        None => problem,
+    };
+    if let Some(plugin) = find(tables, type_name).or_else(|| find(tables, aliased(type_name))) {
+        if instead_of(type_name).is_some() {
+            let message = format!("plugin type `{type_name}` is deprecated");
+            problems.push(hinted(Problem::warning(path, message)));
+        }
         return Kind::Known(plugin);
     }
-    let path = format!("plugins[{at}].type");
-    problems.push(if NOT_YET.contains(&type_name) {
-        Problem::error(path, format!("plugin type `{type_name}` is not supported yet"))
-    } else {
-        let sources = TYPES.iter().map(|(name, _)| *name);
-        let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
-        Problem::error(path, format!("unknown plugin type `{type_name}`")).nearest(type_name, known)
-    });
+    if NOT_YET.contains(&type_name) {
+        let message = format!("plugin type `{type_name}` is not supported yet");
+        problems.push(hinted(Problem::error(path, message)));
+        return Kind::Later;
+    }
+    let sources = TYPES.iter().map(|(name, _)| *name);
+    let known = names(tables).chain([FILE_DISCOVERY]).chain(sources).chain(NOT_YET.iter().copied());
+    let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
+    problems.push(problem.nearest(type_name, known));
     Kind::Unknown
 }

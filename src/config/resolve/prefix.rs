@@ -3,7 +3,7 @@
 use crate::config::problem::Problem;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::prefix::Settings;
-use crate::schedule::registry::{Plugin, find};
+use crate::schedule::registry::{Build, Plugin, find};
 use crate::schedule::{Needs, Product, Profile};
 
 /// The parameter by which a plugin names its producer.
@@ -44,7 +44,7 @@ pub(super) fn resolve(
 fn needs_prefix(name: &str, instances: &Instances<'_>, tables: &[&'static [Plugin]]) -> bool {
     let plugin = match instances.named(name).map(|instance| instance.kind) {
         Some(Kind::Known(plugin)) => Some(plugin),
-        Some(Kind::Discovery | Kind::Source | Kind::Unknown) => None,
+        Some(Kind::Discovery | Kind::Source | Kind::Later | Kind::Unknown) => None,
         None => find(tables, name),
     };
     plugin.is_some_and(|plugin| plugin.needs.contain(Needs::PREFIX))
@@ -65,7 +65,15 @@ fn producer(
     match instances.named(name) {
         Some(instance) if is_producer(instance) => return settings(instance),
         None if name == DEFAULT => return Some(Settings::default()),
-        Some(Instance { kind: Kind::Unknown, .. }) => {}
+        // Already a problem, of the type or of the parameters.
+        Some(
+            Instance { kind: Kind::Later | Kind::Unknown, .. }
+            | Instance {
+                kind: Kind::Known(Plugin { build: Build::Producer(_), .. }),
+                product: None,
+                ..
+            },
+        ) => {}
         Some(_) => {
             let message = format!("`{name}` tells nothing of prefixes");
             problems.push(Problem::error(path(consumer), message));
@@ -152,8 +160,8 @@ mod tests {
             &expect![[r"
                 epp.yaml:4: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes
                 epp.yaml:5: plugins[1].parameters.prefixMatchInfoProducerName: no plugin is named `tokns` (did you mean `tokens`?)
-                epp.yaml:6: warning: plugins[2]: type `tokenizer` is deprecated, write token-producer
-                epp.yaml:7: warning: plugins[3]: blockSize is deprecated, write blockSizeTokens
+                epp.yaml:6: warning: plugins[2].type: plugin type `tokenizer` is deprecated (write token-producer)
+                epp.yaml:7: warning: plugins[3].parameters.blockSize: is deprecated (write blockSizeTokens)
                 epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it
             "]],
         );

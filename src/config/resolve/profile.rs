@@ -6,6 +6,7 @@ use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::config::resolve::role::Role;
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, Parameters, Plugin, find};
 use crate::schedule::{Picker, Profile};
@@ -21,6 +22,9 @@ const DEFAULT_SCORERS: [(&str, f64); 5] = [
 
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";
+
+/// The handler of one profile.
+pub(super) const SINGLE: &str = "single-profile-handler";
 
 /// A profile while it is put together.
 #[derive(Default)]
@@ -86,7 +90,7 @@ impl<'a> Draft<'a> {
         instances: &Instances<'a>,
         problems: &mut Vec<Problem>,
     ) {
-        let (scorers, before) = (self.scorers.len(), problems.len());
+        let (scorers, before, mut later) = (self.scorers.len(), problems.len(), false);
         for (step_at, step) in profile.plugins.iter() {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
             let Step { plugin_ref: Some(name), weight } = step else {
@@ -94,19 +98,27 @@ impl<'a> Draft<'a> {
                 continue;
             };
             match instances.named(name) {
-                Some(instance) => self.add(&path, instance, *weight, problems),
+                Some(instance) => {
+                    later |= matches!(instance.kind, Kind::Later | Kind::Unknown);
+                    self.add(&path, instance, *weight, problems);
+                }
+                None if name.is_empty() => {
+                    problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
+                }
                 None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
             }
         }
-        if (self.scorers.len(), problems.len()) == (scorers, before) {
+        if !later && (self.scorers.len(), problems.len()) == (scorers, before) {
             let message = "has no scorer: all endpoints are equal to its picker";
             problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
         }
     }
 
     fn unused(&self, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+        let first = instances.iter().find(|instance| is_picker(instance));
+        let default = first.filter(|_| self.picker.is_none()).map(|picker| picker.name);
         for instance in instances.iter() {
-            let picker_by_default = self.picker.is_none() && is_picker(instance);
+            let picker_by_default = default == Some(instance.name);
             if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
                 let message = format!("`{}` is in no profile", instance.name);
@@ -139,7 +151,7 @@ impl<'a> Draft<'a> {
             let message = format!("`{}` has no effect in a profile", instance.name);
             problems.push(Problem::warning(path, message));
         }
-        self.build(instance.name, instance.kind, instance.parameters, weight);
+        self.build(instance.name, instance.kind, &instance.parameters, weight);
     }
 
     /// Appends what `name` builds; parameters that do not build are already a problem.
@@ -197,20 +209,24 @@ impl<'a> Draft<'a> {
 
 /// How many handlers and profiles there are, against what there may be.
 fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-    let single = |instance: &&Instance<'_>| {
-        matches!(instance.kind, Kind::Known(Plugin { build: Build::SingleProfileHandler, .. }))
-    };
-    let handlers: Vec<_> = instances.iter().filter(single).collect();
+    let unknown = |instance: &Instance<'_>| matches!(instance.kind, Kind::Unknown);
+    let handlers: Vec<_> = instances
+        .iter()
+        .filter(|instance| instance.plays(Role::Handler) && !unknown(instance))
+        .collect();
     for handler in handlers.iter().skip(1) {
         let path = format!("plugins[{}]", handler.at);
         problems.push(Problem::error(path, "there is one profile handler, this is a second"));
     }
     let profiles = file.scheduling_profiles.len();
-    let unknown = instances.iter().any(|instance| matches!(instance.kind, Kind::Unknown));
-    if profiles > 1 && !handlers.is_empty() {
-        let message = format!("single-profile-handler runs one profile, there are {profiles}");
+    if profiles < 2 {
+        return;
+    }
+    let single = handlers.iter().any(|handler| handler.type_name() == SINGLE);
+    if single {
+        let message = format!("{SINGLE} runs one profile, there are {profiles}");
         problems.push(Problem::error("schedulingProfiles", message));
-    } else if profiles > 1 && !unknown {
+    } else if handlers.is_empty() && !instances.iter().any(unknown) {
         // With an unknown type the handler may be that one.
         problems
             .push(Problem::error("schedulingProfiles", "several profiles need a profile handler"));
@@ -238,8 +254,10 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     if weight.abs() > f64::from(f32::MAX) {
         return problems.push(Problem::error(path, "is too large"));
     }
-    let scorer =
-        matches!(kind, Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Unknown);
+    let scorer = matches!(
+        kind,
+        Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Later | Kind::Unknown
+    );
     let message = if !scorer {
         "has no effect: only scorers are weighted"
     } else if weight == 0.0 {

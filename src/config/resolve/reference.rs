@@ -73,7 +73,6 @@ pub(super) const NOT_YET: &[&str] = &[
     "topology-extractor",
     "utilization-detector",
     "utilization-filter",
-    "weighted-random-picker",
 ];
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The sources of signals among the `plugins`, and the `dataLayer.sources` that wire them.
 //!
-//! An endpoint has one metrics page and one list of models: instances of a source are used whether or not
-//! `dataLayer.sources` names them, under whatever name, and a second one of a type is an error. (The reference looks for
-//! the literal name, and reads every endpoint twice when the source has another one.)
+//! An endpoint has one metrics page and one list of models. Instances of their sources are read under whatever name, and
+//! whether or not `dataLayer.sources` names them unless `injectDefaults` is false; a second one of a type has no effect
+//! where it says the same and is an error where it does not. (The reference looks for the literal name, and reads every
+//! endpoint twice when the source has another one.)
 
 use crate::config::engines::Engines;
 use crate::config::file::{DataLayer, SourceSpec};
 use crate::config::problem::Problem;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::config::resolve::role::Role;
 use crate::config::sources::{Page, Source, Sources};
 
 /// What is read of endpoints.
@@ -16,37 +18,52 @@ pub(super) fn resolve(
     instances: &Instances<'_>,
     problems: &mut Vec<Problem>,
 ) -> Sources {
+    for (at, spec) in data.sources.iter() {
+        wired(&format!("dataLayer.sources[{at}]"), spec, instances, problems);
+    }
     let mut sources = Sources { metrics: None, models: None, engines: Engines::default() };
-    let mut seen: Vec<&str> = Vec::new();
+    let mut seen: Vec<(&str, &Instance<'_>)> = Vec::new();
     for instance in instances.iter() {
         let Some(source) = &instance.source else { continue };
         let path = format!("plugins[{}]", instance.at);
-        if seen.contains(&instance.type_name()) {
-            let message = format!("there is one `{}`, this is a second", instance.type_name());
-            problems.push(Problem::error(path, message));
+        if source.page().is_some() && !reads(data, instance.name) {
+            let message =
+                format!("`{}` has no effect: it is not in dataLayer.sources", instance.name);
+            problems.push(Problem::warning(path, message));
             continue;
         }
-        seen.push(instance.type_name());
+        if let Some((_, first)) = seen.iter().find(|(name, _)| *name == instance.type_name()) {
+            problems.push(again(path, first, instance));
+            continue;
+        }
+        seen.push((instance.type_name(), instance));
+        problems.extend(source.page().and_then(|page| without_effect(&path, page)));
         match source {
-            Source::Metrics(page) => {
-                sources.metrics = Some(page.clone());
-                problems.extend(without_effect(&path, page));
-            }
-            Source::Models(page) => {
-                sources.models = Some(page.clone());
-                problems.extend(without_effect(&path, page));
-            }
+            Source::Metrics(page) => sources.metrics = Some(page.clone()),
+            Source::Models(page) => sources.models = Some(page.clone()),
             Source::Engines(engines) => sources.engines = engines.clone(),
             Source::ModelsExtractor => {}
         }
-    }
-    for (at, spec) in data.sources.iter() {
-        wired(&format!("dataLayer.sources[{at}]"), spec, instances, problems);
     }
     if data.inject_defaults != Some(false) {
         sources.metrics.get_or_insert_default();
     }
     sources
+}
+
+/// Whether the source of this name is read.
+fn reads(data: &DataLayer, name: &str) -> bool {
+    let mut listed = data.sources.iter().map(|(_, source)| source.plugin_ref.as_deref());
+    data.inject_defaults != Some(false) || listed.any(|listed| listed == Some(name))
+}
+
+/// The problem of a second instance of a type.
+fn again(path: String, first: &Instance<'_>, second: &Instance<'_>) -> Problem {
+    if first.source == second.source {
+        let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
+        return Problem::warning(path, message);
+    }
+    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
 }
 
 fn without_effect(path: &str, page: &Page) -> Option<Problem> {
@@ -56,48 +73,27 @@ fn without_effect(path: &str, page: &Page) -> Option<Problem> {
 
 /// Checks one entry of `dataLayer.sources`.
 fn wired(path: &str, spec: &SourceSpec, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-    let source = find(path, spec.plugin_ref.as_deref(), instances, problems);
-    let is_source = |source: &Source| matches!(source, Source::Metrics(_) | Source::Models(_));
-    if let Some((at, source)) = &source
-        && !source.is_some_and(is_source)
-    {
-        problems.push(Problem::error(at, "is no source of signals"));
-    }
-    let source = source.and_then(|(_, source)| source);
+    let source = spec.plugin_ref.as_deref();
+    let source = instances.referenced(source, &format!("{path}.pluginRef"), Role::Source, problems);
+    let source = source.and_then(|source| source.source.as_ref());
     for (at, extractor) in spec.extractors.iter() {
-        let path = format!("{path}.extractors[{at}]");
-        let found = find(&path, extractor.plugin_ref.as_deref(), instances, problems);
-        let Some((at, extractor)) = found else { continue };
-        let fits = source.zip(extractor).is_none_or(|(source, reader)| source.takes(reader));
-        if extractor.is_none() || !fits {
-            problems.push(Problem::error(at, "does not read this source"));
+        let path = format!("{path}.extractors[{at}].pluginRef");
+        let name = extractor.plugin_ref.as_deref();
+        let extractor = instances.referenced(name, &path, Role::Extractor, problems);
+        if let (Some(source), Some(extractor)) = (source, extractor)
+            && !fits(source, extractor)
+        {
+            let message = format!("`{}` does not read this source", extractor.name);
+            problems.push(Problem::error(path, message));
         }
     }
 }
 
-/// The path of a reference with what it names, none for an instance that is no source; none after a problem.
-fn find<'a>(
-    path: &str,
-    name: Option<&str>,
-    instances: &'a Instances<'_>,
-    problems: &mut Vec<Problem>,
-) -> Option<(String, Option<&'a Source>)> {
-    let path = format!("{path}.pluginRef");
-    let Some(name) = name else {
-        problems.push(Problem::error(path, "is missing"));
-        return None;
-    };
-    match instances.named(name) {
-        // Already a problem, of the type or of the parameters.
-        Some(
-            Instance { kind: Kind::Unknown, .. }
-            | Instance { kind: Kind::Source, source: None, .. },
-        ) => None,
-        Some(instance) => Some((path, instance.source.as_ref())),
-        None => {
-            problems.push(instances.undefined(path, name));
-            None
-        }
+/// Whether `extractor` reads `source`, or is a problem already.
+fn fits(source: &Source, extractor: &Instance<'_>) -> bool {
+    match (extractor.kind, &extractor.source) {
+        (Kind::Later | Kind::Unknown, _) | (Kind::Source, None) => true,
+        (_, read) => read.as_ref().is_some_and(|read| source.takes(read)),
     }
 }
 
@@ -105,6 +101,7 @@ fn find<'a>(
 mod tests {
     use expect_test::{Expect, expect};
 
+    use crate::config::sources::Page;
     use crate::config::{Problem, Resolved, load};
     use crate::schedule::registry::PLUGINS;
 
@@ -124,8 +121,10 @@ mod tests {
         let page = |text: &str| resolved(text).unwrap().sources.metrics.is_some();
         assert!(page(""));
         assert!(!page("dataLayer: {injectDefaults: false}\n"));
-        let listed = "plugins: [{type: metrics-data-source}]\n";
-        assert!(page(&format!("{listed}dataLayer: {{injectDefaults: false}}\n")));
+        let listed =
+            "plugins: [{type: metrics-data-source}]\ndataLayer:\n  injectDefaults: false\n";
+        assert!(!page(listed));
+        assert!(page(&format!("{listed}  sources: [{{pluginRef: metrics-data-source}}]\n")));
     }
 
     #[test]
@@ -152,13 +151,27 @@ mod tests {
         let expected = expect![[r"
             epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https
             epp.yaml:5: plugins[1]: there is one `metrics-data-source`, this is a second
-            epp.yaml:7: plugins[3].parameters: defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
+            epp.yaml:7: plugins[3].parameters.defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
             epp.yaml:11: dataLayer.sources[0].pluginRef: is missing
             epp.yaml:11: dataLayer.sources[0].extractors[0].pluginRef: is missing
-            epp.yaml:12: dataLayer.sources[1].pluginRef: is no source of signals
-            epp.yaml:15: dataLayer.sources[2].extractors[0].pluginRef: does not read this source
+            epp.yaml:12: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source
+            epp.yaml:15: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source
             epp.yaml:17: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
         "]];
         told(&resolved(text).unwrap_err(), &expected);
+    }
+
+    #[test]
+    fn a_source_that_is_not_read_or_says_the_same_again_is_a_warning() {
+        let text = "plugins: [{type: metrics-data-source, parameters: {path: /x}}, {name: a, type: metrics-data-source}, \
+                    {name: b, type: metrics-data-source}]\ndataLayer:\n  injectDefaults: false\n  sources: [{pluginRef: a}, \
+                    {pluginRef: b}]\n";
+        let Resolved { sources, warnings, .. } = resolved(text).unwrap();
+        assert_eq!(sources.metrics, Some(Page::default()));
+        let expected = expect![[r"
+            epp.yaml:3: warning: plugins[0]: `metrics-data-source` has no effect: it is not in dataLayer.sources
+            epp.yaml:3: warning: plugins[2]: `b` has no effect: `a` says the same
+        "]];
+        told(&warnings, &expected);
     }
 }

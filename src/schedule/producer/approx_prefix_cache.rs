@@ -29,8 +29,6 @@ struct ApproxPrefixCache {
     auto_tune: bool,
     /// Tokens of a block, 1 or more; below 64 it is 64. Default 16.
     block_size_tokens: i64,
-    /// Old spelling of `blockSizeTokens`; default 0, not given.
-    block_size: i64,
     /// Tokens of a prompt that are looked at; 0 leaves it to the next. Default 131,072.
     max_prefix_tokens_to_match: i64,
     /// Blocks of a prompt that are looked at when the former is 0; 0 is no limit but the body's. Default 2,048.
@@ -44,7 +42,6 @@ impl Default for ApproxPrefixCache {
         Self {
             auto_tune: true,
             block_size_tokens: ENGINE_BLOCK_TOKENS,
-            block_size: 0,
             max_prefix_tokens_to_match: 131_072,
             max_prefix_blocks_to_match: 2048,
             lru_capacity_per_server: 31_250,
@@ -54,14 +51,7 @@ impl Default for ApproxPrefixCache {
 
 impl ApproxPrefixCache {
     fn producer(self) -> Result<Producer, BadParameters> {
-        let mut warnings = Vec::new();
-        let old = at_least("blockSize", self.block_size, 0)?;
-        let new = at_least("blockSizeTokens", self.block_size_tokens, 1)?;
-        if old > 0 {
-            warnings.push("blockSize is deprecated, write blockSizeTokens".to_owned());
-        }
-        let given =
-            if old > 0 && self.block_size_tokens == ENGINE_BLOCK_TOKENS { old } else { new };
+        let given = at_least("blockSizeTokens", self.block_size_tokens, 1)?;
         let Ok(tokens) = u32::try_from(given) else {
             return Err(BadParameters(format!("blockSizeTokens is {given}, which is too large")));
         };
@@ -74,7 +64,7 @@ impl ApproxPrefixCache {
             auto_tune: self.auto_tune,
             ..Settings::default()
         };
-        Ok(Producer { product: Product::Prefix(settings), warnings })
+        Ok(Producer { product: Product::Prefix(settings), warnings: Vec::new() })
     }
 
     fn chain_limit(&self, block: NonZeroU32) -> Result<usize, BadParameters> {
@@ -95,22 +85,22 @@ mod tests {
 
     use super::*;
 
-    fn settings(raw: serde_json::Value) -> (Settings, Vec<String>) {
+    fn settings(raw: serde_json::Value) -> Settings {
         let producer = parameters::<ApproxPrefixCache>(raw).unwrap().producer().unwrap();
         let Product::Prefix(settings) = producer.product else { panic!("another product") };
-        (settings, producer.warnings)
+        settings
     }
 
     #[test]
     fn without_parameters_the_settings_are_the_defaults() {
-        assert_eq!(settings(json!({})), (Settings::default(), vec![]));
+        assert_eq!(settings(json!({})), Settings::default());
     }
 
     #[test]
     fn a_block_has_64_tokens_or_more_and_limits_are_counted_in_tokens() {
-        let (small, _) = settings(json!({"blockSizeTokens": 32, "lruCapacityPerServer": 1000}));
+        let small = settings(json!({"blockSizeTokens": 32, "lruCapacityPerServer": 1000}));
         assert_eq!((small.block_tokens.get(), small.capacity_tokens), (64, 32_000));
-        let (large, _) = settings(json!({"blockSizeTokens": 256, "autoTune": false}));
+        let large = settings(json!({"blockSizeTokens": 256, "autoTune": false}));
         assert_eq!(
             (large.block_tokens.get(), large.chain_limit, large.auto_tune),
             (256, 512, false)
@@ -121,23 +111,14 @@ mod tests {
     fn the_token_limit_goes_before_the_block_limit_and_none_is_none() {
         let limit = |tokens: i64, blocks: i64| {
             let raw = json!({"maxPrefixTokensToMatch": tokens, "maxPrefixBlocksToMatch": blocks});
-            settings(raw).0.chain_limit
+            settings(raw).chain_limit
         };
         assert_eq!([limit(640, 5), limit(0, 5), limit(0, 0), limit(1, 0)], [10, 5, usize::MAX, 1]);
     }
 
     #[test]
-    fn the_old_block_size_counts_with_a_warning_unless_the_new_one_is_given() {
-        let (old, warnings) = settings(json!({"blockSize": 128}));
-        assert_eq!(old.block_tokens.get(), 128);
-        assert_eq!(warnings, ["blockSize is deprecated, write blockSizeTokens"]);
-        let (both, warnings) = settings(json!({"blockSize": 128, "blockSizeTokens": 256}));
-        assert_eq!((both.block_tokens.get(), warnings.len()), (256, 1));
-    }
-
-    #[test]
     fn figures_out_of_range_are_refused_by_name() {
-        for name in ["blockSize", "maxPrefixTokensToMatch", "maxPrefixBlocksToMatch"] {
+        for name in ["maxPrefixTokensToMatch", "maxPrefixBlocksToMatch"] {
             let raw = json!({name: -1});
             let error = parameters::<ApproxPrefixCache>(raw).unwrap().producer().unwrap_err();
             assert_eq!(error.0, format!("{name} is -1, give 0 or more"));

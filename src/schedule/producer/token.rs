@@ -13,16 +13,7 @@ pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "token-producer",
     summary: "Estimates the tokens of a prompt.",
     needs: Needs::NONE,
-    build: Build::Producer(|raw| produced(raw, None)),
-};
-
-pub(in crate::schedule) const TOKENIZER: Plugin = Plugin {
-    name: "tokenizer",
-    summary: "Old name of token-producer.",
-    needs: Needs::NONE,
-    build: Build::Producer(|raw| {
-        produced(raw, Some("type `tokenizer` is deprecated, write token-producer"))
-    }),
+    build: Build::Producer(produced),
 };
 
 #[derive(Debug, Default, Deserialize)]
@@ -38,7 +29,7 @@ struct Token {
     uds_tokenizer_config: Option<Value>,
 }
 
-fn produced(raw: Parameters, deprecated: Option<&str>) -> Result<Producer, BadParameters> {
+fn produced(raw: Parameters) -> Result<Producer, BadParameters> {
     let Token { estimate, vllm, model_name, uds_tokenizer_config } = parameters(raw)?;
     let services =
         [("vllm", vllm), ("modelName", model_name), ("udsTokenizerConfig", uds_tokenizer_config)];
@@ -46,7 +37,7 @@ fn produced(raw: Parameters, deprecated: Option<&str>) -> Result<Producer, BadPa
         let message = format!("{name} is not supported yet, tokens are estimated");
         return Err(BadParameters(message));
     }
-    let mut warnings: Vec<_> = deprecated.map(str::to_owned).into_iter().collect();
+    let mut warnings = Vec::new();
     match estimate {
         Some(Value::Object(settings)) if !settings.is_empty() => {
             warnings.push("estimate has no effect: media cost what the defaults say".to_owned());
@@ -65,17 +56,17 @@ mod tests {
 
     #[test]
     fn the_estimate_is_there_and_nothing_else_yet() {
-        assert_eq!(produced(json!({"estimate": {}}), None).unwrap().warnings, Vec::<String>::new());
+        assert_eq!(produced(json!({"estimate": {}})).unwrap().warnings, Vec::<String>::new());
         for name in ["vllm", "modelName", "udsTokenizerConfig"] {
-            let error = produced(json!({name: "x"}), None).unwrap_err();
+            let error = produced(json!({name: "x"})).unwrap_err();
             assert_eq!(error.0, format!("{name} is not supported yet, tokens are estimated"));
         }
-        assert!(produced(json!({"estimate": 1}), None).is_err());
+        assert!(produced(json!({"estimate": 1})).is_err());
     }
 
     #[test]
     fn what_has_no_effect_is_said() {
         let estimate = json!({"estimate": {"image": {"mode": "static"}}});
-        assert_eq!(produced(estimate, Some("old")).unwrap().warnings.len(), 2);
+        assert_eq!(produced(estimate).unwrap().warnings.len(), 1);
     }
 }

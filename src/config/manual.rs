@@ -1,0 +1,190 @@
+//! The pages of `docs/` that the tables tell: the test of each fails when it is stale, and rewrites it with
+//! `UPDATE_EXPECT=1`.
+
+use std::fmt::Write;
+use std::path::Path;
+
+use clap::{Args, Command};
+use expect_test::expect_file;
+
+use crate::config::{Flags, parameters, sources};
+use crate::schedule::registry::{Build, PLUGINS, Plugin};
+
+/// Whether a plugin is of a kind.
+type Is = fn(&Build) -> bool;
+
+const NOTE: &str =
+    "<!-- Written by `UPDATE_EXPECT=1 cargo test config::manual`; edit the tables instead. -->\n";
+
+/// What stands before the tables of the configuration.
+const CONFIGURATION: &str = "\
+# Configuration
+
+`--config-file FILE` or `--config-text YAML` gives a document of the kind `EndpointPickerConfig`, in YAML or JSON. It is
+read once, at the start. `lodesman check FILE` tells everything that is wrong with one, each with its line and what may
+have been meant, and what it means with all defaults.
+
+```yaml
+apiVersion: llm-d.ai/v1alpha1
+kind: EndpointPickerConfig
+plugins:
+- {type: queue-scorer}
+- {name: few, type: active-request-scorer}
+schedulingProfiles:
+- name: default
+  plugins:
+  - {pluginRef: queue-scorer, weight: 2}
+  - {pluginRef: few}
+```
+
+- `plugins` lists instances: `type`, a `name` where it is not the type, `parameters`.
+- `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
+  absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers
+  are one; without any of those the default policy holds.
+- `dataLayer.discovery.pluginRef` names a source of endpoints in place of Kubernetes; `dataLayer.injectDefaults: false`
+  without a `metrics-data-source` among `dataLayer.sources` means that no metrics page is read.
+- A producer that a scorer needs and nobody lists has its defaults.
+- `requestHandler.parsers` lists parsers by name or type; what none of them claims is routed unread where
+  `passthrough-parser` is the last.
+- `featureGates` takes `name`, `name=true` and `name=false`.
+
+An unknown field, type or reference is an error: `lodesman` ends with exit code 78 and tells all of them. What is written
+and has no effect is a warning.
+";
+
+/// What stands before the limits.
+const OWN: &str = "
+## The `lodesman` section
+
+What the reference does not have. Flags of the same meaning stand over it.
+
+| field | default | |
+|---|---|---|
+| `failureMode` | `FailClose` | what a fault of ours means: `FailOpen` picks without a filter that failed, `FailClose` refuses |
+| `destinationList` | `single` | `multi` tells the gateway all endpoints that the picker chose, best first |
+";
+
+fn configuration() -> String {
+    let mut page = format!("{NOTE}{CONFIGURATION}");
+    let kinds: [(&str, Is); 6] = [
+        ("Filters", |build| matches!(build, Build::Filter(..))),
+        ("Scorers", |build| matches!(build, Build::Scorer(_))),
+        ("Pickers", |build| matches!(build, Build::Picker(_))),
+        ("Producers", |build| matches!(build, Build::Producer(_))),
+        ("Profile handlers", |build| matches!(build, Build::SingleProfileHandler)),
+        ("Parsers", |build| matches!(build, Build::Parser)),
+    ];
+    for (title, is) in kinds {
+        let rows: Vec<_> = PLUGINS.iter().filter(|plugin| is(&plugin.build)).collect();
+        if !rows.is_empty() {
+            section(
+                &mut page,
+                title,
+                rows.iter().map(|Plugin { name, summary, .. }| (*name, *summary)),
+            );
+        }
+    }
+    let discovery = (
+        "file-discovery",
+        "Reads endpoints from a file: `endpoints` with `name`, `address`, `port`, `namespace` and `labels`. An address is an IP \
+         address, a host name (one endpoint at each of its addresses) or a service such as `_http._tcp.example`, which \
+         needs no port.",
+    );
+    section(&mut page, "Sources", sources::TYPES.into_iter().chain([discovery]));
+    page.push_str(OWN);
+    for flag in commands().get_arguments().filter(|arg| is_limit(arg)) {
+        let name = camel(flag.get_long().unwrap());
+        let help = flag.get_help().unwrap().to_string();
+        let (summary, default) = help.rsplit_once(" [default: ").unwrap();
+        writeln!(
+            page,
+            "| `limits.{name}` | {} | {summary} |",
+            default.trim_end_matches(['.', ']'])
+        )
+        .unwrap();
+    }
+    page
+}
+
+/// A heading, and a row for each plugin and each of its parameters.
+fn section<'a>(page: &mut String, title: &str, plugins: impl Iterator<Item = (&'a str, &'a str)>) {
+    writeln!(page, "\n## {title}\n\n| type, parameters | default | |\n|---|---|---|").unwrap();
+    for (name, summary) in plugins {
+        writeln!(page, "| `{name}` | | {summary} |").unwrap();
+        for parameter in parameters::of(name) {
+            let default = match parameter.default {
+                None => "required".to_owned(),
+                Some("null") => String::new(),
+                Some(json) => format!("`{json}`"),
+            };
+            writeln!(page, "| – `{}` | {default} | {} |", parameter.name, parameter.summary)
+                .unwrap();
+        }
+    }
+}
+
+fn commands() -> Command {
+    Flags::augment_args(Command::new("lodesman"))
+}
+
+fn is_limit(arg: &clap::Arg) -> bool {
+    arg.get_help_heading() == Some("Limits")
+}
+
+/// `max-request-body` as `maxRequestBody`.
+fn camel(kebab: &str) -> String {
+    let mut upper = false;
+    let letter = |letter: char| {
+        let after_dash = std::mem::replace(&mut upper, letter == '-');
+        (letter != '-').then(|| if after_dash { letter.to_ascii_uppercase() } else { letter })
+    };
+    kebab.chars().filter_map(letter).collect()
+}
+
+fn flags() -> String {
+    let mut page = format!(
+        "{NOTE}# Flags\n\nOf `lodesman` without a subcommand, which serves. A boolean flag may stand alone; one dash and camel case are read\ntoo (`-poolName=x`), and the last of a repeated flag counts.\n"
+    );
+    let command = commands();
+    let mut heading = None;
+    for arg in command.get_arguments().filter(|arg| !arg.is_hide_set()) {
+        let Some(long) = arg.get_long() else { continue };
+        if arg.get_help_heading() != heading {
+            heading = arg.get_help_heading();
+            writeln!(page, "\n## {}\n\n| flag | default | |\n|---|---|---|", heading.unwrap())
+                .unwrap();
+        }
+        let values: Vec<_> =
+            arg.get_value_names().unwrap_or_default().iter().map(ToString::to_string).collect();
+        let help = arg.get_help().unwrap_or_default().to_string();
+        let (summary, told) = match help.rsplit_once(" [default: ") {
+            Some((summary, default)) => (summary, default.trim_end_matches(['.', ']']).to_owned()),
+            None => (help.as_str(), String::new()),
+        };
+        let given: Vec<_> = arg
+            .get_default_values()
+            .iter()
+            .map(|value| value.to_string_lossy().into_owned())
+            .collect();
+        let default = if told.is_empty() { given.join(",") } else { told };
+        let value = values.join(",").replace('|', "\\|");
+        writeln!(page, "| `--{long}` `{value}` | {default} | {} |", summary.replace('|', "\\|"))
+            .unwrap();
+    }
+    page
+}
+
+fn current(page: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs").join(page);
+    expect_file![path].assert_eq(text);
+}
+
+#[test]
+fn the_page_of_the_configuration_is_current() {
+    current("configuration.md", &configuration());
+}
+
+#[test]
+fn the_page_of_the_flags_is_current() {
+    current("flags.md", &flags());
+}

@@ -1,0 +1,311 @@
+//! What plugins take, for the manual and for configurations that are written out.
+//!
+//! The plugins themselves read their parameters; tests hold this table against what they accept and what they do
+//! without.
+
+use serde_json::Value;
+
+/// One parameter of plugin types.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// The types that take it.
+    pub plugins: &'static [&'static str],
+    /// Its name.
+    pub name: &'static str,
+    /// What its absence means, as JSON, null where the summary says it; none where it must be given.
+    pub default: Option<&'static str>,
+    /// One sentence for the manual.
+    pub summary: &'static str,
+}
+
+/// Pickers of several endpoints.
+const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random-picker"];
+
+/// Sources that are a page of each endpoint.
+const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
+
+/// All parameters, by type and in the order in which the type has them.
+pub static PARAMETERS: &[Parameter] = &[
+    Parameter {
+        plugins: &["active-request-scorer"],
+        name: "idleThreshold",
+        default: Some("0"),
+        summary: "Requests in flight up to which an endpoint counts as idle and scores 1.",
+    },
+    Parameter {
+        plugins: &["active-request-scorer"],
+        name: "maxBusyScore",
+        default: Some("1.0"),
+        summary: "The score that an endpoint which is not idle comes up to, 0 to 1.",
+    },
+    Parameter {
+        plugins: &["approx-prefix-cache-producer"],
+        name: "autoTune",
+        default: Some("true"),
+        summary: "Whether the size of an endpoint's own cache counts where it is known.",
+    },
+    Parameter {
+        plugins: &["approx-prefix-cache-producer"],
+        name: "blockSizeTokens",
+        default: Some("16"),
+        summary: "Tokens of a block, 1 or more; fewer than 64 are taken for 64.",
+    },
+    Parameter {
+        plugins: &["approx-prefix-cache-producer"],
+        name: "maxPrefixTokensToMatch",
+        default: Some("131072"),
+        summary: "Tokens of a prompt that are looked at; 0 leaves it to `maxPrefixBlocksToMatch`.",
+    },
+    Parameter {
+        plugins: &["approx-prefix-cache-producer"],
+        name: "maxPrefixBlocksToMatch",
+        default: Some("2048"),
+        summary: "Blocks of a prompt that are looked at, without a limit of tokens; 0 is no limit.",
+    },
+    Parameter {
+        plugins: &["approx-prefix-cache-producer"],
+        name: "lruCapacityPerServer",
+        default: Some("31250"),
+        summary: "Blocks of `blockSizeTokens` that an endpoint caches where its own size does not count.",
+    },
+    Parameter {
+        plugins: &["core-metrics-extractor"],
+        name: "engineLabelKey",
+        default: Some("null"),
+        summary: "Label of an endpoint that names its engine; `llm-d.ai/engine-type` when absent.",
+    },
+    Parameter {
+        plugins: &["core-metrics-extractor"],
+        name: "defaultEngine",
+        default: Some("null"),
+        summary: "Engine of an endpoint without that label; its metrics page tells when absent.",
+    },
+    Parameter {
+        plugins: &["core-metrics-extractor"],
+        name: "engineConfigs",
+        default: Some("[]"),
+        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name.",
+    },
+    Parameter {
+        plugins: &["file-discovery"],
+        name: "path",
+        default: None,
+        summary: "The file with the endpoints.",
+    },
+    Parameter {
+        plugins: &["file-discovery"],
+        name: "watchFile",
+        default: Some("false"),
+        summary: "Whether changes of the file are followed.",
+    },
+    Parameter {
+        plugins: &["inflight-load-producer"],
+        name: "addEstimatedOutputTokens",
+        default: Some("false"),
+        summary: "No effect yet: tokens of prompts are counted.",
+    },
+    Parameter {
+        plugins: &["inflight-load-producer"],
+        name: "outputRatio",
+        default: Some("null"),
+        summary: "No effect yet: tokens to be generated for each of the prompt, 0 or more.",
+    },
+    Parameter {
+        plugins: &["inflight-load-producer"],
+        name: "maxEstimatedOutputTokens",
+        default: Some("null"),
+        summary: "No effect yet: the most tokens to be generated that are counted.",
+    },
+    Parameter {
+        plugins: &["inflight-load-producer"],
+        name: "prefixMatchInfoProducerName",
+        default: Some("null"),
+        summary: "No effect: there is one prefix index.",
+    },
+    Parameter {
+        plugins: &["inflight-load-producer"],
+        name: "syncCrossReplicaState",
+        default: Some("null"),
+        summary: "No effect yet: whether sibling replicas are told.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "scheme",
+        default: Some("\"http\""),
+        summary: "`http` or `https`.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "path",
+        default: Some("null"),
+        summary: "Path of the page; `/metrics` or `/v1/models` when absent.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "port",
+        default: Some("null"),
+        summary: "Its port; the endpoint's own when absent.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "insecureSkipVerify",
+        default: Some("null"),
+        summary: "Whether certificates are left unverified; true when absent, false with a CA.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "caCertPath",
+        default: Some("null"),
+        summary: "PEM file of the authorities to trust; the system's when absent.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "clientCertPath",
+        default: Some("null"),
+        summary: "PEM file of our own certificate.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "clientKeyPath",
+        default: Some("null"),
+        summary: "PEM file of its key.",
+    },
+    Parameter {
+        plugins: PAGES,
+        name: "interval",
+        default: Some("null"),
+        summary: "Time between two readings, at least 50ms; adaptive when absent.",
+    },
+    Parameter {
+        plugins: PICKERS,
+        name: "maxNumOfEndpoints",
+        default: Some("1"),
+        summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-scorer"],
+        name: "prefixMatchInfoProducerName",
+        default: Some("null"),
+        summary: "Name of the producer to ask; the listed one when absent.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-scorer"],
+        name: "matchLengthWeight",
+        default: Some("0.0"),
+        summary: "Share of the score that the length of a match decides, 0 to 1.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-scorer"],
+        name: "matchLengthScaleTokens",
+        default: Some("8192.0"),
+        summary: "Tokens of a match that is worth the whole of that share.",
+    },
+    Parameter {
+        plugins: &["token-producer"],
+        name: "estimate",
+        default: Some("null"),
+        summary: "No effect: media cost what the defaults say.",
+    },
+    Parameter {
+        plugins: &["token-producer"],
+        name: "vllm",
+        default: Some("null"),
+        summary: "Not supported yet: a tokenizer service.",
+    },
+    Parameter {
+        plugins: &["token-producer"],
+        name: "modelName",
+        default: Some("null"),
+        summary: "Not supported yet: the model that it tokenizes for.",
+    },
+    Parameter {
+        plugins: &["token-producer"],
+        name: "udsTokenizerConfig",
+        default: Some("null"),
+        summary: "Not supported yet: a tokenizer behind a Unix socket.",
+    },
+];
+
+impl Parameter {
+    /// What its absence means; none where it must be given.
+    pub fn default(&self) -> Option<Value> {
+        self.default.and_then(|default| serde_json::from_str(default).ok())
+    }
+}
+
+/// The parameters of a type.
+pub fn of(plugin: &str) -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().filter(move |parameter| parameter.plugins.contains(&plugin))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Debug;
+
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::{FileDiscovery, sources};
+    use crate::schedule::registry::{Build, PLUGINS, Parameters, Plugin, parameters};
+
+    /// What a plugin is, built with `raw`, or why it is not.
+    fn built(plugin: &Plugin, raw: Parameters) -> Result<String, String> {
+        fn shown(built: Result<impl Debug, impl ToString>) -> Result<String, String> {
+            built.map(|plugin| format!("{plugin:?}")).map_err(|error| error.to_string())
+        }
+        match plugin.build {
+            Build::Filter(build, _) => shown(build(raw)),
+            Build::Scorer(build) => shown(build(raw)),
+            Build::Picker(build) => shown(build(raw)),
+            Build::Producer(build) => shown(build(raw)),
+            Build::SingleProfileHandler | Build::Parser => Ok(String::new()),
+        }
+    }
+
+    /// What a source is, read with `raw`, or why it is not.
+    fn source(type_name: &str, raw: Parameters) -> Result<sources::Source, String> {
+        sources::Source::read(type_name, raw).unwrap().map_err(|error| error.to_string())
+    }
+
+    /// The parameters of a type with what their absence means.
+    fn written(type_name: &str) -> Parameters {
+        let given = of(type_name).filter_map(|p| Some((p.name.to_owned(), p.default()?)));
+        given.collect::<serde_json::Map<_, _>>().into()
+    }
+
+    /// The names that the refusal of an unknown parameter tells.
+    fn accepted(refusal: &str) -> Vec<String> {
+        let names = refusal.split("expected").nth(1).unwrap_or_default().split('`');
+        names.skip(1).step_by(2).map(str::to_owned).collect()
+    }
+
+    fn documented(plugin: &str) -> Vec<String> {
+        of(plugin).map(|parameter| parameter.name.to_owned()).collect()
+    }
+
+    #[test]
+    fn every_parameter_that_a_plugin_takes_is_in_the_table_and_no_other() {
+        for plugin in PLUGINS {
+            let Err(refusal) = built(plugin, json!({"nonsense": 1})) else { continue };
+            assert_eq!(documented(plugin.name), accepted(&refusal), "{}", plugin.name);
+        }
+        for (name, _) in sources::TYPES {
+            let refusal = source(name, json!({"nonsense": 1})).unwrap_err();
+            assert_eq!(documented(name), accepted(&refusal), "{name}");
+        }
+        let refusal = parameters::<FileDiscovery>(json!({"nonsense": 1})).unwrap_err().to_string();
+        assert_eq!(documented("file-discovery"), accepted(&refusal));
+    }
+
+    #[test]
+    fn the_defaults_in_the_table_are_those_of_the_plugins() {
+        for plugin in PLUGINS {
+            let (absent, given) = (built(plugin, Value::Null), built(plugin, written(plugin.name)));
+            assert_eq!(absent, given, "{}", plugin.name);
+        }
+        for (name, _) in sources::TYPES {
+            assert_eq!(source(name, Value::Null), source(name, written(name)), "{name}");
+        }
+        assert!(PARAMETERS.iter().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
+    }
+}

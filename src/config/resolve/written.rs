@@ -1,0 +1,77 @@
+//! Writes a resolved configuration out, with what comes by default.
+
+use serde_json::Map;
+
+use crate::config::document::{DataLayer, Document, Instance, Profile, Reference, Source, Step};
+use crate::config::file::File;
+use crate::config::parameters;
+use crate::config::resolve::instances::Instances;
+use crate::config::resolve::profile::SINGLE;
+use crate::config::resolve::role::Role;
+use crate::prefix::Settings;
+use crate::schedule;
+use crate::schedule::registry::Parameters;
+
+/// The name of a profile that has none.
+const PROFILE: &str = "default";
+
+/// `file` as a document that leaves nothing to defaults; a plugin that comes by default is named by its type.
+pub(super) fn out(
+    file: &File,
+    instances: &Instances<'_>,
+    profile: &schedule::Profile,
+    prefix: Option<&Settings>,
+    parsers: &[&str],
+) -> Document {
+    let mut plugins: Vec<_> = instances
+        .iter()
+        .map(|instance| self::instance(instance.name, instance.type_name(), &instance.parameters))
+        .collect();
+    let steps = steps(profile);
+    let has_handler = instances.iter().any(|instance| instance.plays(Role::Handler));
+    let handler = (!has_handler).then_some(SINGLE);
+    let needed = steps.iter().map(|step| step.plugin_ref.as_str()).chain(handler);
+    let needed = needed.chain(prefix.map(|index| &*index.name));
+    let injected = needed.filter(|name| instances.named(name).is_none());
+    plugins.extend(injected.map(|name| instance(name, name, &Parameters::Null)));
+    let name = file.scheduling_profiles.iter().find_map(|(_, profile)| profile.name.clone());
+    let profile = Profile { name: name.unwrap_or_else(|| PROFILE.to_owned()), plugins: steps };
+    let parsers = parsers.iter().map(|name| Reference::to(*name)).collect();
+    Document::new(plugins, profile, data_layer(file), parsers, &file.lodesman)
+}
+
+/// What is given over what is the default.
+fn instance(name: &str, type_name: &str, given: &Parameters) -> Instance {
+    let defaults = parameters::of(type_name)
+        .filter_map(|parameter| Some((parameter.name.to_owned(), parameter.default()?)))
+        .filter(|(_, default)| !default.is_null());
+    let mut parameters: Map<_, _> = defaults.collect();
+    parameters.extend(given.as_object().cloned().unwrap_or_default());
+    Instance { name: name.to_owned(), kind: type_name.to_owned(), parameters }
+}
+
+fn steps(profile: &schedule::Profile) -> Vec<Step> {
+    let unweighted = |name: &str| Step { plugin_ref: name.to_owned(), weight: None };
+    let filters = profile.filters.iter().map(|step| unweighted(&step.name));
+    let scorers = profile
+        .scorers
+        .iter()
+        .map(|step| Step { plugin_ref: step.name.to_string(), weight: Some(step.weight) });
+    filters.chain(scorers).chain([unweighted(&profile.picker.name)]).collect()
+}
+
+fn data_layer(file: &File) -> DataLayer {
+    let data = &file.data_layer;
+    let reference = |name: &Option<String>| name.as_deref().map(Reference::to);
+    let sources = data.sources.iter().filter_map(|(_, source)| {
+        let extractors =
+            source.extractors.iter().filter_map(|(_, extractor)| reference(&extractor.plugin_ref));
+        let pluginref = source.plugin_ref.clone()?;
+        Some(Source { plugin_ref: pluginref, extractors: extractors.collect() })
+    });
+    DataLayer {
+        inject_defaults: data.inject_defaults.unwrap_or(true),
+        sources: sources.collect(),
+        discovery: data.discovery.as_ref().and_then(|discovery| reference(&discovery.plugin_ref)),
+    }
+}

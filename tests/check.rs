@@ -1,0 +1,86 @@
+//! `lodesman check` and its companions as processes.
+#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+/// Runs the binary to its end, with `input` on its standard input.
+fn lodesman(args: &[&str], input: &str) -> Output {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_lodesman"));
+    command.args(args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    // A command that does not read may have ended already.
+    let _unread = child.stdin.take().unwrap().write_all(input.as_bytes());
+    child.wait_with_output().unwrap()
+}
+
+fn sample(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/configs").join(name)
+}
+
+fn text(bytes: &[u8]) -> &str {
+    std::str::from_utf8(bytes).unwrap()
+}
+
+const BAD: &str =
+    "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scoer\n";
+
+#[test]
+fn a_good_file_is_written_out_and_that_is_good_too() {
+    let path = sample("standalone.yaml");
+    let first = lodesman(&["check", path.to_str().unwrap()], "");
+    assert_eq!((first.status.code(), text(&first.stderr)), (Some(0), ""));
+    let second = lodesman(&["check", "-"], text(&first.stdout));
+    assert_eq!((second.status.code(), text(&second.stderr)), (Some(0), ""));
+    assert_eq!(text(&first.stdout), text(&second.stdout));
+}
+
+#[test]
+fn an_error_is_exit_1_with_its_place_and_serving_with_it_is_78() {
+    let checked = lodesman(&["check", "-"], BAD);
+    let expected =
+        "-:4: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)\n";
+    assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(1), expected));
+    assert_eq!(text(&checked.stdout), "");
+    let served = lodesman(&["--config-text", BAD, "--endpoints", "127.0.0.1:1"], "");
+    assert_eq!(served.status.code(), Some(78), "{}", text(&served.stderr));
+}
+
+#[test]
+fn a_warning_is_exit_0() {
+    let input = BAD.replace("queue-scoer", "queue-scorer\nparser: {pluginRef: openai-parser}");
+    let checked = lodesman(&["check", "-"], &input);
+    assert_eq!(checked.status.code(), Some(0));
+    assert!(text(&checked.stderr).contains("-:5: warning: parser: is deprecated"));
+}
+
+#[test]
+fn a_program_gets_one_object() {
+    let json = |input: &str| -> serde_json::Value {
+        serde_json::from_slice(&lodesman(&["check", "--json", "-"], input).stdout).unwrap()
+    };
+    let bad = json(BAD);
+    assert_eq!(
+        (&bad["resolved"], bad["problems"][0]["line"].as_u64()),
+        (&serde_json::Value::Null, Some(4))
+    );
+    let good = json(&BAD.replace("scoer", "scorer"));
+    assert_eq!(good["problems"], serde_json::json!([]));
+    assert_eq!(good["resolved"]["schedulingProfiles"][0]["plugins"][0]["weight"], 1.0);
+}
+
+#[test]
+fn a_file_that_is_not_there_is_wrong_usage() {
+    assert_eq!(lodesman(&["check", "/nowhere.yaml"], "").status.code(), Some(64));
+    assert_eq!(lodesman(&["check"], "").status.code(), Some(64));
+}
+
+#[test]
+fn shells_get_completions_and_a_page() {
+    let bash = lodesman(&["completions", "bash"], "");
+    assert!(bash.status.success() && text(&bash.stdout).contains("--grpc-port"));
+    assert_eq!(lodesman(&["completions", "cmd"], "").status.code(), Some(64));
+    let page = lodesman(&["man"], "");
+    assert!(page.status.success() && text(&page.stdout).contains(".TH lodesman 1"));
+}
