@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::stage::{
     CHAT, SOON, Stage, at_rest, chat, duplex, ended, fleet, is_whole, page, picker, requests_at,
-    series,
+    series, value,
 };
 use super::traffic::{MODEL, send_all, server_of, tally};
 
@@ -21,8 +21,13 @@ const SLOTS: usize = 2;
 /// Adapters: three quarters of all slots.
 const ADAPTERS: usize = 6;
 
-/// Only load counts.
-const LOAD_ALONE: &str = r#"{"apiVersion":"llm-d.ai/v1alpha1","kind":"EndpointPickerConfig","plugins":[{"type":"queue-scorer"},{"type":"active-request-scorer"}]}"#;
+/// The argument by which only load counts.
+fn by_load_alone() -> String {
+    let scorers = ["queue-scorer", "active-request-scorer"].map(|name| json!({"type": name}));
+    let (version, kind) = ("llm-d.ai/v1alpha1", "EndpointPickerConfig");
+    let config = json!({"apiVersion": version, "kind": kind, "plugins": scorers});
+    format!("--config-text={config}")
+}
 
 /// A chat request that has nothing in common with others but its model.
 fn unlike(model: &str, number: usize) -> Value {
@@ -57,12 +62,22 @@ async fn found(servers: &[SocketAddr]) -> usize {
     sum
 }
 
-/// The share of requests for adapters, from so many clients, that found theirs on the server.
-async fn share_found(picker_args: &str, workers: usize, requests: usize) -> f64 {
-    let adapters: Vec<String> = (0..ADAPTERS).map(|number| format!("lora-{number}")).collect();
+fn adapters() -> Vec<String> {
+    (0..ADAPTERS).map(|number| format!("lora-{number}")).collect()
+}
+
+/// Servers of these adapters, and a picker that has read all their pages.
+async fn adapting(adapters: &[String], picker_args: &str) -> Stage {
     let args = format!("--time-scale 5 --max-loras {SLOTS} --lora {}", adapters.join(" --lora "));
     let stage = Stage::with(SERVERS, &args, picker_args, duplex).await;
     known(&stage.picker, SERVERS).await;
+    stage
+}
+
+/// The share of requests for adapters, from so many clients, that found theirs on the server.
+async fn share_found(picker_args: &str, workers: usize, requests: usize) -> f64 {
+    let adapters = adapters();
+    let stage = adapting(&adapters, picker_args).await;
     let body = |number: usize| unlike(&adapters[number % ADAPTERS], number);
     let mut bodies: Vec<_> = (0..requests).map(body).collect();
     fastrand::Rng::with_seed(3).shuffle(&mut bodies);
@@ -72,8 +87,35 @@ async fn share_found(picker_args: &str, workers: usize, requests: usize) -> f64 
     found(&stage.fleet.servers).await as f64 / requests as f64
 }
 
+/// Waits until no page shows that anything waits, which one read while an adapter was loaded does.
+async fn calm(picker: &Lodesman) {
+    let calm = eventually(SOON, async || {
+        let page = page(picker).await?;
+        let queues: Vec<_> = series(&page, "llm_d_epp_per_endpoint_queue_size").collect();
+        ensure!(queues.iter().all(|line| value(line) == "0"), "{queues:?}");
+        Ok(())
+    });
+    calm.await.unwrap();
+}
+
 #[tokio::test]
-async fn adapter_is_asked_for_where_it_is_resident() {
+async fn adapter_returns_to_the_server_that_has_just_loaded_it() {
+    let adapters = adapters();
+    let stage = adapting(&adapters, "--refresh-metrics-interval=50ms").await;
+    for adapter in &adapters {
+        let mut answers = Vec::new();
+        for number in 0..5 {
+            answers.extend(send_all(stage.client(), 1, vec![unlike(adapter, number)]).await);
+            calm(&stage.picker).await;
+        }
+        let tally = tally(&answers);
+        assert_eq!(tally.len(), 1, "{adapter} {tally:?}");
+    }
+    at_rest(&stage.picker).await;
+}
+
+#[tokio::test]
+async fn adapters_are_seldom_loaded_again() {
     let share = share_found("", 1, 120).await;
     // A random server has it for a third of the requests.
     assert!(share > 0.7, "{share}");
@@ -82,7 +124,7 @@ async fn adapter_is_asked_for_where_it_is_resident() {
 #[tokio::test]
 async fn adapters_are_loaded_less_often_in_a_crowd_than_by_load_alone() {
     let with = share_found("", 6, 240).await;
-    let without = share_found(&format!("--config-text={LOAD_ALONE}"), 6, 240).await;
+    let without = share_found(&by_load_alone(), 6, 240).await;
     assert!(with > 1.3 * without, "{with} instead of {without}");
 }
 

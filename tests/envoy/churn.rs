@@ -11,7 +11,9 @@ use lodesman_e2e::{Envoy, Lodesman, eventually};
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::stage::{SOON, at_rest, chat, duplex, fleet, is_whole, memory, picker_of, total};
+use super::stage::{
+    SOON, at_rest, chat, duplex, fleet, is_whole, memory, picker_of, total, watching,
+};
 use super::traffic::{Load, send_all, server_of, tally};
 
 const SERVERS: usize = 100;
@@ -50,23 +52,23 @@ impl Mount {
             fs::remove_dir_all(at(&old)).unwrap();
         }
     }
+
+    /// Takes the files away.
+    fn vanish(&self) {
+        fs::remove_file(self.directory.path().join("..data")).unwrap();
+    }
 }
 
 fn listing(servers: &[SocketAddr]) -> String {
-    let entry = |server: &SocketAddr| json!({"name": format!("pod-{}", server.ip()), "address": server.ip(), "port": server.port()});
+    let entry = |server: &SocketAddr| {
+        let (ip, port) = (server.ip(), server.port());
+        json!({"name": format!("pod-{ip}"), "address": ip, "port": port})
+    };
     json!({"endpoints": servers.iter().map(entry).collect::<Vec<_>>()}).to_string()
 }
 
-async fn watching(mount: &Mount) -> Lodesman {
-    let file =
-        json!({"type": "file-discovery", "parameters": {"path": mount.path(), "watchFile": true}});
-    let config = json!({
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "plugins": [file],
-        "dataLayer": {"discovery": {"pluginRef": "file-discovery"}},
-    });
-    picker_of(["--config-text".to_owned(), config.to_string()]).await
+async fn picker(mount: &Mount) -> Lodesman {
+    picker_of(["--config-text".to_owned(), watching(&mount.path())]).await
 }
 
 /// Waits until so many endpoints are in use.
@@ -83,7 +85,7 @@ async fn taken_up(picker: &Lodesman, count: usize) {
 async fn endpoints_appear_and_vanish_under_load_without_a_failed_request() {
     let fleet = fleet(SERVERS, "--address 127.1.0.1 --time-scale 20").await;
     let mut mount = Mount::new(&listing(&fleet.servers));
-    let picker = watching(&mount).await;
+    let picker = picker(&mount).await;
     let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
     let mut load = Load::start(envoy.client(), 6);
     let mut random = fastrand::Rng::with_seed(11);
@@ -113,10 +115,13 @@ async fn endpoints_appear_and_vanish_under_load_without_a_failed_request() {
 async fn last_good_list_stays_when_the_file_breaks_or_vanishes() {
     let fleet = fleet(3, "--time-scale 50").await;
     let mut mount = Mount::new(&listing(&fleet.servers));
-    let mut picker = watching(&mount).await;
+    let mut picker = picker(&mount).await;
     let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
-    for (text, count) in [("{", 1), ("endpoints: 5", 2)] {
-        mount.swap(text);
+    for (text, count) in [(Some("{"), 1), (Some("endpoints: 5"), 2), (None, 3)] {
+        match text {
+            Some(text) => mount.swap(text),
+            None => mount.vanish(),
+        }
         let told = |lines: &[&str]| {
             let told = lines.iter().filter(|line| line.contains("endpoint file not usable"));
             (told.count() >= count).then_some(())

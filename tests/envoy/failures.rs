@@ -7,11 +7,10 @@ use anyhow::ensure;
 use http::Request;
 use lodesman_e2e::envoy::{BodyMode, Destination, ExtProc, HealthCheck, Mode, Picker, Pool};
 use lodesman_e2e::{Body, Client, Envoy, EnvoyConfig, Fleet, Lodesman, eventually};
-use serde_json::json;
 
 use super::stage::{
     CHAT, SOON, Stage, at_rest, binary, chat, duplex, fleet, is_honest, is_whole, original_dst,
-    picker,
+    picker, watching,
 };
 use super::traffic::Load;
 
@@ -164,15 +163,7 @@ async fn hung_picker_is_left_out_and_taken_back() {
 async fn picker_that_knows_no_endpoints_yet_steps_aside_where_that_can_help() {
     let directory = tempfile::tempdir().unwrap();
     let endpoints = directory.path().join("endpoints.yaml");
-    let file =
-        json!({"type": "file-discovery", "parameters": {"path": endpoints, "watchFile": true}});
-    let config = json!({
-        "apiVersion": "llm-d.ai/v1alpha1",
-        "kind": "EndpointPickerConfig",
-        "plugins": [file],
-        "dataLayer": {"discovery": {"pluginRef": "file-discovery"}},
-    });
-    let args = ["--failure-mode", "FailOpen", "--config-text", &config.to_string()];
+    let args = ["--failure-mode", "FailOpen", "--config-text", &watching(&endpoints)];
     let picker = Lodesman::start(binary(), args).await.unwrap();
     let fleet = fleet(1, "--time-scale 50").await;
     let mut filter = ExtProc::full_duplex(picker.ext_proc);

@@ -94,6 +94,19 @@ pub(super) async fn picker_of(args: impl IntoIterator<Item = String>) -> Lodesma
     picker
 }
 
+/// The configuration whose endpoints stand in a file that is watched.
+pub(super) fn watching(endpoints: &Path) -> String {
+    let file =
+        json!({"type": "file-discovery", "parameters": {"path": endpoints, "watchFile": true}});
+    json!({
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [file],
+        "dataLayer": {"discovery": {"pluginRef": "file-discovery"}},
+    })
+    .to_string()
+}
+
 /// A chat request of one short message.
 pub(super) fn chat(max_tokens: usize, stream: bool) -> Value {
     json!({
