@@ -22,7 +22,8 @@ lint: ## formatting and lints, warnings are errors; documentation builds without
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --document-private-items --workspace
 
-fuzz: ## coverage-guided fuzzing of every target, SECONDS_EACH of them (default 60); needs a nightly toolchain and cargo-fuzz
+fuzz: ## coverage-guided fuzzing, SECONDS_EACH (60) for each target; needs a nightly toolchain, installs cargo-fuzz
+	@$(CARGO) fuzz --version > /dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-fuzz
 	@cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$${SECONDS_EACH:-60} || exit 1; done
 
