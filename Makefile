@@ -24,7 +24,7 @@ lint: ## formatting and lints, warnings are errors; documentation builds without
 
 fuzz: ## coverage-guided fuzzing, SECONDS_EACH (60) for each target; needs a nightly toolchain, installs cargo-fuzz
 	@$(CARGO) fuzz --version > /dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-fuzz
-	@cd fuzz && for target in $$($(CARGO) +nightly fuzz list); do \
+	@cd fuzz && targets=$$($(CARGO) +nightly fuzz list) && for target in $$targets; do \
 	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$${SECONDS_EACH:-60} || exit 1; done
 
 docs: ## the documentation of the code, in target/doc
