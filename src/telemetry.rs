@@ -43,8 +43,13 @@ pub struct LogLevel {
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
     /// A filter that is none.
-    #[error("no log filter")]
+    #[error("no log filter, give directives such as lodesman=debug,h2=info")]
     Filter(#[from] ParseError),
+    /// A word that is no level.
+    #[error(
+        "give 0 to 5 as in -v, a level such as debug, or directives such as lodesman=debug,h2=info"
+    )]
+    Level,
     /// The process has a log already.
     #[error("the process has a log already")]
     Started(#[from] SetGlobalDefaultError),
@@ -81,15 +86,19 @@ impl LogLevel {
         self.filter.with_current(ToString::to_string).unwrap_or_default()
     }
 
-    /// Replaces the filter: a level as `debug` for this program's own lines, or directives as
-    /// `lodesman::scrape=trace,h2=debug`.
+    /// Replaces the filter: `0` to `5` as in `-v` or a level as `debug` for this program's own lines, or directives
+    /// as `lodesman::scrape=trace,h2=debug`.
     ///
     /// # Errors
     /// When the text is neither; the filter stays.
     pub fn set(&self, text: &str) -> Result<(), TelemetryError> {
-        let filter = match text.parse::<LevelFilter>() {
-            Ok(level) => own(level),
-            Err(_) => EnvFilter::builder().parse(text)?,
+        let verbosity = text.parse().ok().and_then(|at: usize| LEVELS.get(at).copied());
+        let named = || text.parse().ok().filter(|_| text.starts_with(char::is_alphabetic));
+        let filter = match verbosity.or_else(named) {
+            Some(level) => own(level),
+            // A lone word would be the name of a program part, and mute all others.
+            None if text.contains('=') => EnvFilter::builder().parse(text)?,
+            None => return Err(TelemetryError::Level),
         };
         Ok(self.filter.reload(filter)?)
     }
@@ -216,5 +225,24 @@ mod tests {
         assert!(text(5).contains("warn") && !text(0).contains("warn"), "{} {}", text(5), text(0));
         assert_eq!(filter(5, Some("h2=info")).expect("directives").to_string(), "h2=info");
         assert!(filter(2, Some("a=b=c")).is_err());
+    }
+
+    #[test]
+    fn a_word_that_is_no_level_leaves_the_filter_as_it_is() {
+        let (_subscriber, level) =
+            subscriber(own(LevelFilter::INFO), LogFormat::Text, std::io::sink);
+        let before = level.get();
+        for bad in ["99", "nonsense", "", "lodesman=nix"] {
+            assert!(level.set(bad).is_err(), "{bad}");
+            assert_eq!(level.get(), before);
+        }
+        for (given, level_of) in [("4", "debug"), ("0", "error"), ("trace", "trace")] {
+            level.set(given).unwrap();
+            assert!(
+                level.get().contains(&format!("lodesman={level_of}")),
+                "{given}: {}",
+                level.get()
+            );
+        }
     }
 }

@@ -21,6 +21,7 @@ mod envoy {
     mod pages;
     mod refusals;
     mod rename;
+    mod shipped;
     mod sse;
     mod stage;
     mod traffic;

@@ -69,7 +69,8 @@ pub struct Listen {
     /// Address of the admin pages; they have no authentication.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub admin_address: IpAddr,
-    /// How long requests are still served after SIGTERM, so that gateways go elsewhere first.
+    /// How long at most requests are still served after SIGTERM, so that gateways go elsewhere first; shorter when
+    /// none comes for 5 s.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub drain_timeout: Duration,
     /// Largest gRPC message to receive [default: 65MiB].

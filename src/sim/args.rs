@@ -11,6 +11,10 @@ use super::{engine::EngineSpec, page::Dialect};
 /// Each server has an address of its own and the port of all, as pods have. Besides the API of its
 /// engine it answers `GET /sim/requests` (what reached it lately) and `POST /sim/fault`, and echoes
 /// the facts of any request to another path.
+///
+/// A fault is `{"kind": K}` with K one of slow (with "factor"), wedged, metrics-frozen,
+/// metrics-hanging, metrics-garbage, metrics-endless, error-500, down, none; `"server": N` means
+/// another server and `"all": true` every one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimArgs {
     /// Number of servers.
