@@ -90,6 +90,8 @@ fn snapshot() -> Snapshot {
         namespace: "default".to_owned(),
         address: ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into(),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     };
     let mut state = State::new(Duration::from_secs(2));
     state.apply(Event::Endpoints((0..ENDPOINTS).map(spec).collect()), now());

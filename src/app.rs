@@ -268,10 +268,9 @@ impl App {
 
     fn picker(&self, resolved: Resolved, limits: &Limits, parts: &Parts) -> Picker {
         let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
-        let failure_mode =
-            self.flags.pool.failure_mode.or(resolved.failure_mode).unwrap_or_default();
         let how = director::Settings {
-            failure_mode,
+            forced_failure_mode: self.flags.pool.failure_mode,
+            failure_mode: resolved.failure_mode.unwrap_or_default(),
             deadline: limits.decision_deadline,
             scores: self.flags.pool.emit_endpoint_scores,
             clock: Clock::new(server::clock::now),

@@ -6,7 +6,6 @@
 
 use std::cell::RefCell;
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,7 +13,7 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, InFlight, Slot, Snapshot, Subset};
+use crate::pool::{Endpoint, FailureMode, InFlight, Slot, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
@@ -35,28 +34,6 @@ pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
 /// conversations that Azure published in 2023 is 211.
 const EXPECTED_OUTPUT: u64 = 211;
 
-/// What a fault of ours means for a request that a filter should have guarded.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
-pub enum FailureMode {
-    /// Availability first: a failed filter is left out.
-    FailOpen,
-    /// Boundaries first: a failed filter refuses the request.
-    #[default]
-    FailClose,
-}
-
-impl FromStr for FailureMode {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "FailOpen" => Ok(Self::FailOpen),
-            "FailClose" => Ok(Self::FailClose),
-            _ => Err("give FailOpen or FailClose".to_owned()),
-        }
-    }
-}
-
 /// What a decision needs to know of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Ask<'a> {
@@ -68,6 +45,8 @@ pub struct Ask<'a> {
     pub bodyless: bool,
     /// The model to ask the server for; none when the API names no model.
     pub model: Option<&'a str>,
+    /// How urgent the request is: below 0 it is refused while the pool is saturated; 0 when nothing says.
+    pub priority: i32,
     /// What the gateway allows.
     pub subset: &'a Subset,
 }
@@ -144,7 +123,9 @@ impl fmt::Debug for Clock {
 /// How the director decides.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// What a failed filter means.
+    /// What a failed filter means, whatever the pool says; none unless the command line says so.
+    pub forced_failure_mode: Option<FailureMode>,
+    /// What it means while the pool says nothing.
     pub failure_mode: FailureMode,
     /// The time that a decision may take.
     pub deadline: Duration,
@@ -196,7 +177,12 @@ impl Director {
 
     /// Whether a fault may be answered by letting the gateway go on without us.
     pub fn failure_mode(&self) -> FailureMode {
-        self.settings.failure_mode
+        self.mode(&self.pool.load())
+    }
+
+    fn mode(&self, snapshot: &Snapshot) -> FailureMode {
+        let Settings { forced_failure_mode, failure_mode, .. } = &self.settings;
+        forced_failure_mode.or(snapshot.failure_mode()).unwrap_or(*failure_mode)
     }
 
     /// The endpoint at an address, as of now.
@@ -249,7 +235,7 @@ impl Director {
         let cx = PickContext { request, model, snapshot, signals, now: began };
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
-        let leave_out_filters = self.settings.failure_mode == FailureMode::FailOpen;
+        let leave_out_filters = self.mode(snapshot) == FailureMode::FailOpen;
         keep_servers(cx, &mut scratch.candidates);
         let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;

@@ -194,6 +194,8 @@ fn expanded(members: &[Member], names: &Names) -> Vec<EndpointSpec> {
                     namespace: member.namespace.clone(),
                     address,
                     labels: member.labels.clone(),
+                    uid: String::new(),
+                    other_ips: Vec::new(),
                 });
             }
         }

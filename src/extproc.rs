@@ -20,8 +20,8 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::director::{Ask, Decision, Director, FailureMode, Rejection};
-use crate::pool::Subset;
+use crate::director::{Ask, Decision, Director, Rejection};
+use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
@@ -179,6 +179,7 @@ impl Exchange {
             chain: &asked.chain,
             bodyless: asked.bodyless,
             model: target.as_deref().or_else(|| asked.model()),
+            priority: 0,
             subset: &self.subset,
         })
     }

@@ -27,7 +27,7 @@
 //! | [`cli`] | | the command line: which command, with what exit code |
 //! | [`app`] | | builds everything, in order; starts and stops it |
 //! | [`server`] | | listeners: ext_proc, health, metrics, admin |
-//! | [`scrape`], [`discovery`], [`telemetry`] | | metrics pages, endpoint lists, logs |
+//! | [`scrape`], [`k8s`], [`discovery`], [`telemetry`] | | metrics pages, objects of Kubernetes, endpoint lists, logs |
 //! | [`sim`] | its engine | simulated model servers |
 //! | [`config`] | | command line and file, resolved into parts |
 //! | [`extproc`] | yes | the protocol as a state machine |
@@ -75,6 +75,7 @@ pub mod config;
 pub mod director;
 pub mod discovery;
 pub mod extproc;
+pub mod k8s;
 pub mod metrics;
 pub mod pool;
 pub mod prefix;

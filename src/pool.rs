@@ -6,8 +6,10 @@
 
 pub use self::activity::Standing;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSpec, Slot};
+pub use self::failure_mode::FailureMode;
 pub use self::live::{InFlight, Live};
 pub use self::names::Names;
+pub use self::routes::{Routes, Targets};
 pub use self::sample::{Adapters, Reading, Sample};
 pub use self::served::Models;
 pub use self::snapshot::Snapshot;
@@ -18,9 +20,11 @@ pub mod readiness;
 
 mod activity;
 mod endpoint;
+mod failure_mode;
 mod health;
 mod live;
 mod names;
+mod routes;
 mod sample;
 mod served;
 mod snapshot;

@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use arc_swap::ArcSwap;
-use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, FailureMode, Settings};
+use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, Settings};
 use lodesman::metrics::Metrics;
-use lodesman::pool::{EndpointSpec, Event, Sample, State, Subset};
+use lodesman::pool::{EndpointSpec, Event, FailureMode, Sample, State, Subset};
 use lodesman::prefix::{Chain, Index};
 use lodesman::request::{Parsed, PromptPart};
 use lodesman::schedule::registry::PLUGINS;
@@ -22,6 +22,8 @@ fn director(endpoints: u16) -> (Director, Chain) {
         namespace: "default".to_owned(),
         address: ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into(),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     };
     let mut state = State::new(Duration::from_hours(1));
     state.apply(Event::Endpoints((0..endpoints).map(spec).collect()), now());
@@ -37,6 +39,7 @@ fn director(endpoints: u16) -> (Director, Chain) {
     let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
     let policy = lodesman::config::load(None, &[PLUGINS]).unwrap();
     let settings = Settings {
+        forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
         deadline: DECISION_DEADLINE,
         scores: false,
@@ -60,6 +63,7 @@ fn a_decision_with_warm_buffers_allocates_nothing() {
             chain: &chain,
             bodyless: false,
             model: Some("m"),
+            priority: 0,
             subset: &subset,
         };
         let placed = director.decide(ask, 0).unwrap().endpoints[0].id;

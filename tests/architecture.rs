@@ -24,6 +24,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     ("sim", Kind::Shell, &[]),
     ("telemetry", Kind::Shell, &["config"]),
     ("discovery", Kind::Shell, &["pool", "config"]),
+    ("k8s", Kind::Shell, &["metrics", "pool", "config"]),
     ("scrape", Kind::Shell, &["pool", "config"]),
     ("server", Kind::Shell, &["wire", "metrics", "pool", "director", "extproc"]),
     (
@@ -39,6 +40,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "config",
             "telemetry",
             "discovery",
+            "k8s",
             "scrape",
             "server",
         ],

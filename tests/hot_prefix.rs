@@ -13,11 +13,9 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use lodesman::director::{
-    Ask, Clock, DECISION_DEADLINE, Decision, Director, FailureMode, Settings,
-};
+use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Decision, Director, Settings};
 use lodesman::metrics::Metrics;
-use lodesman::pool::{self, EndpointSpec, Sample, State, Subset};
+use lodesman::pool::{self, EndpointSpec, FailureMode, Sample, State, Subset};
 use lodesman::prefix::Index;
 use lodesman::request::{Parsed, PromptPart};
 use lodesman::schedule::registry::PLUGINS;
@@ -63,11 +61,14 @@ impl Fleet {
             namespace: "default".to_owned(),
             address: ([10, 0, 0, n], 8000).into(),
             labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
         };
         let mut state = State::new(Duration::from_secs(2));
         state.apply(pool::Event::Endpoints((0..ENGINES).map(spec).collect()), NOW.get());
         let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
         let settings = Settings {
+            forced_failure_mode: None,
             failure_mode: FailureMode::FailClose,
             deadline: DECISION_DEADLINE,
             scores: false,
@@ -180,8 +181,14 @@ impl Fleet {
         request.prompt_tokens = (SHARED + OWN) as u64;
         let chain = hashing.end(Some("m"), None);
         let (subset, request) = (Subset::All, &request);
-        let ask =
-            Ask { request, chain: &chain, bodyless: false, model: Some("m"), subset: &subset };
+        let ask = Ask {
+            request,
+            chain: &chain,
+            bodyless: false,
+            model: Some("m"),
+            priority: 0,
+            subset: &subset,
+        };
         let decision = self.director.decide(ask, dice).unwrap();
         let at = decision.endpoints[0].id.slot.index();
         let block =

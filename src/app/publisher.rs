@@ -113,6 +113,8 @@ mod tests {
             namespace: String::new(),
             address,
             labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
         }
     }
 

@@ -7,7 +7,7 @@ use crate::config::file;
 use crate::config::limits::Limits;
 use crate::config::resolve::Destinations;
 use crate::config::units::{GoDuration, Quantity};
-use crate::director::FailureMode;
+use crate::pool::FailureMode;
 
 /// The document, with everything that a file may leave to defaults.
 #[derive(Clone, Debug, PartialEq, Serialize)]

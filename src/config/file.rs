@@ -11,7 +11,7 @@ use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
 use crate::config::resolve::Destinations;
 use crate::config::units::{GoDuration, Quantity};
-use crate::director::FailureMode;
+use crate::pool::FailureMode;
 
 /// The version that is read and written.
 pub(super) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";

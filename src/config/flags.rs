@@ -14,7 +14,7 @@ use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
 use crate::config::units::{GoDuration, Quantity};
-use crate::director::FailureMode;
+use crate::pool::FailureMode;
 
 mod later;
 

@@ -11,7 +11,7 @@ use crate::config::file::{File, Reference};
 use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
 use crate::config::sources::Sources;
-use crate::director::FailureMode;
+use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
 use crate::schedule::Profile;

@@ -72,7 +72,7 @@ fn our_own_settings_are_read() {
     let resolved = with_header(text).unwrap();
     assert_eq!(
         (resolved.failure_mode, resolved.destinations),
-        (Some(crate::director::FailureMode::FailOpen), Destinations::Multi)
+        (Some(crate::pool::FailureMode::FailOpen), Destinations::Multi)
     );
     let limits = resolved.limits.limits(None);
     assert_eq!((limits.max_request_body, limits.max_chunk_bytes.bytes()), (1 << 20, 2048));

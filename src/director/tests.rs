@@ -1,7 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::pool::{Adapters, EndpointSpec, Event, Models, Sample, Standing, State};
+use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;
 use crate::schedule::fixture;
 use crate::schedule::profile::{PickerStep, ScorerStep};
@@ -16,6 +16,8 @@ fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
         namespace: "default".to_owned(),
         address: ([10, 0, 0, u8::try_from(n).unwrap()], 8000).into(),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     };
     state.apply(Event::Endpoints((0..lists.len()).map(spec).collect()), now);
     let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
@@ -41,6 +43,7 @@ fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
 
 fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     let settings = Settings {
+        forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
         deadline: Duration::from_mins(1),
         scores: false,
@@ -65,6 +68,7 @@ fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) 
         request: &request,
         bodyless: false,
         model: Some(model),
+        priority: 0,
         subset: &subset,
         chain: &Chain::default(),
     };
@@ -154,8 +158,14 @@ fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
     let director = director(&pool);
     let (request, subset) = (Parsed::default(), Subset::All);
     let chain = Chain::default();
-    let ask =
-        Ask { request: &request, bodyless: true, model: None, subset: &subset, chain: &chain };
+    let ask = Ask {
+        request: &request,
+        bodyless: true,
+        model: None,
+        priority: 0,
+        subset: &subset,
+        chain: &chain,
+    };
     let placed: Vec<_> = (0..3).map(|dice| director.decide(ask, dice).unwrap()).collect();
     let known = |decision: &Decision| decision.endpoints[0].spec.name != "pod-2";
     assert!(placed.iter().all(known), "the median of 2 and 8 is 2: the busiest is not taken");

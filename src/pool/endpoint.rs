@@ -1,7 +1,7 @@
 //! One place a request can be sent to, and how it is named inside the process.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -35,10 +35,28 @@ pub struct EndpointSpec {
     pub name: String,
     /// Namespace of the pod; `default` outside Kubernetes.
     pub namespace: String,
+    /// Tells a pod from a later one of the same name and address; empty where there are no pods.
+    pub uid: String,
     /// Where requests go, and where the metrics page is read.
     pub address: SocketAddr,
+    /// Other addresses of the host, by which a gateway may name it too: those of the other IP family.
+    pub other_ips: Vec<IpAddr>,
     /// Labels that filters and dialects look at.
     pub labels: BTreeMap<String, String>,
+}
+
+impl EndpointSpec {
+    /// Whether an address is one of the endpoint's host.
+    pub fn has_ip(&self, ip: IpAddr) -> bool {
+        self.address.ip() == ip || self.other_ips.contains(&ip)
+    }
+
+    /// Whether both are the same server: what is known of one holds for the other.
+    pub fn same(&self, other: &Self) -> bool {
+        let Self { name, namespace, uid, address, other_ips: _, labels: _ } = self;
+        (name, namespace, uid, address)
+            == (&other.name, &other.namespace, &other.uid, &other.address)
+    }
 }
 
 /// An endpoint of the pool with what is fixed while it lives.

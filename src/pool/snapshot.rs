@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 
 use crate::pool::activity::Standing;
 use crate::pool::served::Served;
-use crate::pool::{Adapters, Endpoint, EndpointId, Reading, Sample, Slot};
+use crate::pool::{Adapters, Endpoint, EndpointId, FailureMode, Reading, Routes, Sample, Slot};
 
 /// A consistent view of the pool; replaced as a whole, never changed.
 #[derive(Clone, Debug, Default)]
 pub struct Snapshot {
     pub(in crate::pool) generation: u64,
     pub(in crate::pool) synced: bool,
+    pub(in crate::pool) failure_mode: Option<FailureMode>,
+    pub(in crate::pool) routes: Arc<Routes>,
     /// Cold: shared by snapshots until membership changes.
     pub(in crate::pool) members: Arc<Members>,
     /// Hot: the last sample of each slot.
@@ -52,6 +54,16 @@ impl Snapshot {
         self.synced
     }
 
+    /// What the pool says of faults; none when it says nothing.
+    pub fn failure_mode(&self) -> Option<FailureMode> {
+        self.failure_mode
+    }
+
+    /// What objects say of requests.
+    pub fn routes(&self) -> &Routes {
+        &self.routes
+    }
+
     /// The endpoints that may be chosen, in slot order.
     pub fn ready(&self) -> &[Slot] {
         &self.members.ready
@@ -80,7 +92,7 @@ impl Snapshot {
     /// All endpoints of a host, one for each of its ports.
     pub fn by_ip(&self, ip: IpAddr) -> impl Iterator<Item = Slot> {
         self.endpoints()
-            .filter(move |endpoint| endpoint.spec.address.ip() == ip)
+            .filter(move |endpoint| endpoint.spec.has_ip(ip))
             .map(|endpoint| endpoint.id.slot)
     }
 

@@ -1,12 +1,15 @@
 //! The writer's side of the pool: events in, snapshots out.
 
 use std::collections::{HashMap, HashSet, VecDeque};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::pool::served::Told;
 use crate::pool::snapshot::{Members, Scraped};
-use crate::pool::{Endpoint, EndpointId, EndpointSpec, Live, Models, Sample, Slot, Snapshot};
+use crate::pool::{
+    Endpoint, EndpointId, EndpointSpec, FailureMode, Live, Models, Routes, Sample, Slot, Snapshot,
+};
 
 /// How long a freed slot stays unused, so that what was computed for the old endpoint is not taken for the new one.
 const QUARANTINE: Duration = Duration::from_mins(1);
@@ -19,6 +22,10 @@ const FRESH_INTERVALS: u32 = 4;
 pub enum Event {
     /// The whole list of endpoints, as its source has it now. Those that stay keep slot, counts and samples.
     Endpoints(Vec<EndpointSpec>),
+    /// What the pool says of faults; none when it says nothing.
+    FailureMode(Option<FailureMode>),
+    /// The whole table of priorities and model rewrites.
+    Routes(Routes),
     /// An endpoint's metrics page was read.
     Scraped {
         /// Whose page; ignored when that endpoint is gone.
@@ -80,6 +87,8 @@ impl State {
     pub fn apply(&mut self, event: Event, now: Instant) -> Change {
         match event {
             Event::Endpoints(specs) => self.endpoints(specs, now),
+            Event::FailureMode(mode) => changed(&mut self.snapshot.failure_mode, mode),
+            Event::Routes(routes) => changed(&mut self.snapshot.routes, Arc::new(routes)),
             Event::Scraped { id, sample, at, interval } => {
                 let fresh_for = self.staleness.max(interval * FRESH_INTERVALS);
                 self.scraped(id, Scraped { sample, at, fresh_for })
@@ -171,11 +180,7 @@ impl State {
     ) -> bool {
         let Some(place) = members.by_slot.get_mut(index) else { return false };
         let Some(endpoint) = place.clone() else { return false };
-        let same = |spec: &EndpointSpec| {
-            (&spec.name, &spec.namespace, spec.address)
-                == (&endpoint.spec.name, &endpoint.spec.namespace, endpoint.spec.address)
-        };
-        if let Some(at) = specs.iter().position(same) {
+        if let Some(at) = specs.iter().position(|spec| spec.same(&endpoint.spec)) {
             let spec = specs.swap_remove(at);
             let relabelled = spec != endpoint.spec;
             if relabelled {
@@ -219,7 +224,12 @@ impl State {
         members.by_address.clear();
         for endpoint in members.by_slot.iter().flatten() {
             members.ready.push(endpoint.id.slot);
-            members.by_address.insert(endpoint.spec.address, endpoint.id.slot);
+            let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
+            members.by_address.insert(*address, endpoint.id.slot);
+            for &ip in other_ips {
+                let other = SocketAddr::new(ip, address.port());
+                members.by_address.entry(other).or_insert(endpoint.id.slot);
+            }
         }
         let mut samples = std::mem::take(&mut self.snapshot.scraped);
         let stays = |slot: usize| {
@@ -231,6 +241,14 @@ impl State {
         self.snapshot.scraped = (0..members.by_slot.len()).map(stays).collect();
         self.snapshot.members = Arc::new(members);
     }
+}
+
+fn changed<T: PartialEq>(place: &mut T, value: T) -> Change {
+    if *place == value {
+        return Change::Nothing;
+    }
+    *place = value;
+    Change::Load
 }
 
 /// Leaves out specs whose address another one before them has: two endpoints at one address are one.

@@ -70,6 +70,8 @@ mod tests {
             namespace: "default".to_owned(),
             address: address.parse().unwrap(),
             labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
         };
         let mut state = State::new(Duration::from_secs(2));
         state.apply(Event::Endpoints(addresses.iter().map(spec).collect()), clock::now());

@@ -30,6 +30,8 @@ fn state(count: u16) -> State {
         namespace: "default".to_owned(),
         address: ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into(),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     };
     let mut state = State::new(Duration::from_secs(2));
     state.apply(Event::Endpoints((0..count).map(spec).collect()), clock::now());

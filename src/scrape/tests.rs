@@ -110,6 +110,8 @@ impl Bench {
             namespace: "default".to_owned(),
             address: *address,
             labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
         };
         let list = Event::Endpoints(addresses.iter().map(spec).collect());
         self.state.apply(list, std::time::Instant::now());

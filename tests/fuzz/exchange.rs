@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lodesman::config;
-use lodesman::director::{Clock, Director, FailureMode, Settings as How};
+use lodesman::director::{Clock, Director, Settings as How};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
 use lodesman::metrics::Metrics;
-use lodesman::pool::{EndpointSpec, Event, Snapshot, State};
+use lodesman::pool::{EndpointSpec, Event, FailureMode, Snapshot, State};
 use lodesman::request::Parsers;
 use lodesman::schedule::registry::PLUGINS;
 use lodesman::server::clock;
@@ -76,6 +76,8 @@ pub(super) fn snapshot(addresses: &[&str]) -> Snapshot {
         namespace: "default".to_owned(),
         address: address.parse().expect("an address"),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     };
     let mut state = State::new(Duration::from_secs(2));
     state.apply(Event::Endpoints(addresses.iter().map(endpoint).collect()), clock::now());
@@ -87,6 +89,7 @@ pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Directo
     let profile = config::load(None, &[PLUGINS]).expect("the default is good").profile;
     let metrics = Metrics::new("ns", "pool", false).expect("families of different names");
     let how = How {
+        forced_failure_mode: None,
         failure_mode,
         deadline: Duration::from_mins(1),
         scores: true,

@@ -5,8 +5,9 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
-use lodesman::director::{Director, FailureMode};
+use lodesman::director::Director;
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
+use lodesman::pool::FailureMode;
 use lodesman::request::Parsers;
 use lodesman::server::clock;
 use lodesman::wire::processing_request::Request;

@@ -19,6 +19,7 @@ fn rig() -> (Rig, Arc<Index>) {
     let mut rig = Rig::with(3, |settings| settings.body_limit = 100_000);
     let index = Arc::new(Index::new(Settings::default(), 1));
     let how = director::Settings {
+        forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
         deadline: DECISION_DEADLINE,
         scores: false,
@@ -110,6 +111,7 @@ fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
         chain: &chain,
         bodyless: false,
         model: None,
+        priority: 0,
         subset: &Subset::All,
     };
     let most = |rig: &Rig| {

@@ -7,7 +7,7 @@ use arc_swap::ArcSwap;
 use crate::director::{self, Clock};
 use crate::extproc::*;
 use crate::metrics::Metrics;
-use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
+use crate::pool::{EndpointSpec, Event, FailureMode, Sample, Snapshot, State};
 use crate::schedule::profile::{PickerStep, Profile};
 use crate::schedule::registry::{Build, Parameters, find};
 use crate::server::clock;
@@ -44,6 +44,8 @@ impl Rig {
             namespace: "default".to_owned(),
             address: ([10, 0, 0, n], 8000).into(),
             labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
         };
         if endpoints > 0 {
             state.apply(Event::Endpoints((1..=endpoints).map(spec).collect()), clock::now());
@@ -59,6 +61,7 @@ impl Rig {
         let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker };
         let metrics = Metrics::new("ns", "pool", false).unwrap();
         let how = director::Settings {
+            forced_failure_mode: None,
             failure_mode: FailureMode::FailClose,
             deadline: director::DECISION_DEADLINE,
             scores: false,

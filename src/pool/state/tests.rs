@@ -14,6 +14,8 @@ fn spec(n: u8) -> EndpointSpec {
         namespace: "default".to_owned(),
         address: ([10, 0, 0, n], 8000).into(),
         labels: BTreeMap::new(),
+        uid: String::new(),
+        other_ips: Vec::new(),
     }
 }
 
