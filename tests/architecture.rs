@@ -19,7 +19,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
         Kind::Core,
         &["wire", "metrics", "pool", "request", "prefix", "schedule", "director"],
     ),
-    ("config", Kind::Shell, &["request", "prefix", "schedule", "director"]),
+    ("config", Kind::Shell, &["pool", "request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
     ("sim", Kind::Shell, &[]),
     ("telemetry", Kind::Shell, &["config"]),
