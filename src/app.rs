@@ -286,8 +286,10 @@ impl App {
             idle_timeout: limits.stream_idle_timeout,
             destination_list: resolved.destinations == Destinations::Multi,
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
+            report_served: resolved.report_served,
         };
-        let mut director = Director::new(pool, resolved.profile, metrics, how);
+        let director = Director::new(pool, resolved.profile, metrics, how);
+        let mut director = director.with_admission(resolved.detector);
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }

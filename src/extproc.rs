@@ -73,6 +73,8 @@ pub struct Settings {
     pub destination_list: bool,
     /// Whether the gateway's subset hint is ignored.
     pub ignore_subset: bool,
+    /// Whether an answer tells in a header which endpoint has served it, by the gateway's word.
+    pub report_served: bool,
 }
 
 /// What the caller does next.
@@ -177,6 +179,7 @@ impl Exchange {
         Some(Ask {
             request: &asked.parsed,
             chain: &asked.chain,
+            headers: &self.head.asked,
             bodyless: asked.bodyless,
             model: target.as_deref().or_else(|| asked.model()),
             priority: 0,

@@ -110,8 +110,9 @@ impl Exchange {
         if message.headers.is_none() {
             self.anomaly("no_header_map");
         }
+        let headers = message.headers.unwrap_or_default();
         self.head =
-            RequestHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+            RequestHeaders::read(headers, self.settings.header_limit, self.director.headers());
         self.api = api_of(&self.head, self.settings.parsers);
         let mode = self.modes().request;
         self.account.received(self.api.map_or("unknown", Api::name), mode.name(), now);

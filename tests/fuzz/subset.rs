@@ -33,6 +33,7 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         idle_timeout: None,
         destination_list: false,
         ignore_subset: false,
+        report_served: false,
     })
 });
 

@@ -78,6 +78,7 @@ impl Rig {
             idle_timeout: Some(Duration::from_mins(10)),
             destination_list: false,
             ignore_subset: false,
+            report_served: false,
         };
         change(&mut settings);
         let settings = Arc::new(settings);
