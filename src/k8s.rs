@@ -3,3 +3,6 @@
 pub mod objects;
 pub mod types;
 pub mod verdict;
+
+#[cfg(test)]
+mod crds;
