@@ -284,7 +284,10 @@ impl App {
             header_limit: size(limits.max_header_bytes),
             body_read_timeout: limits.body_read_timeout,
             idle_timeout: limits.stream_idle_timeout,
-            destination_list: resolved.destinations == Destinations::Multi,
+            destinations: match resolved.destinations {
+                Destinations::Single => 1,
+                Destinations::Multi => usize::MAX,
+            },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
             report_served: resolved.report_served,
         };

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, FailureMode, InFlight, Slot, Snapshot, Subset};
+use crate::pool::{Endpoint, FailureMode, InFlight, Routes, Slot, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
@@ -209,6 +209,11 @@ impl Director {
     /// Where metrics go.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// What is said of requests before they are placed, as of now.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(self.pool.load().routes())
     }
 
     /// Whether a fault may be answered by letting the gateway go on without us.

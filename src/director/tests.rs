@@ -43,14 +43,21 @@ fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     by(random(), pool)
 }
 
-fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
         deadline: Duration::from_mins(1),
         scores: false,
         clock: Clock::new(clock::now),
-    };
+    }
+}
+
+fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
+    with(settings(), profile, pool)
+}
+
+fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
 }
 
@@ -185,4 +192,21 @@ fn an_endpoint_that_does_not_answer_is_taken_only_when_no_other_is_left() {
     assert_eq!(reached(&director, "m"), ["pod-1"]);
     endpoints[1].live.reach(true);
     assert_eq!(reached(&director, "m"), ["pod-0", "pod-1"]);
+}
+
+#[test]
+fn the_flag_stands_over_the_pool_and_the_pool_over_the_file() {
+    use FailureMode::{FailClose, FailOpen};
+    let mode = |flag, told, file| {
+        let mut state = State::new(Duration::from_mins(1));
+        state.apply(Event::FailureMode(told), clock::now());
+        let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
+        let how = Settings { forced_failure_mode: flag, failure_mode: file, ..settings() };
+        with(how, random(), &pool).failure_mode()
+    };
+    assert_eq!(mode(Some(FailClose), Some(FailOpen), FailOpen), FailClose);
+    assert_eq!(mode(Some(FailOpen), Some(FailClose), FailClose), FailOpen);
+    assert_eq!(mode(None, Some(FailOpen), FailClose), FailOpen);
+    assert_eq!(mode(None, Some(FailClose), FailOpen), FailClose);
+    assert_eq!(mode(None, None, FailOpen), FailOpen);
 }

@@ -58,6 +58,7 @@ pub(in crate::extproc) struct RequestHeaders {
     pub(in crate::extproc) destination: Option<Bytes>,
     pub(in crate::extproc) fairness_id: Aliased,
     pub(in crate::extproc) model_rewrite: Aliased,
+    pub(in crate::extproc) objective: Aliased,
     /// Headers to take off, as far as the client sent them.
     pub(in crate::extproc) removed: SmallVec<[&'static str; 2]>,
     /// What plugins read.
@@ -125,6 +126,8 @@ impl RequestHeaders {
         match name {
             "x-llm-d-inference-fairness-id" => self.fairness_id.current = filled(value),
             "x-gateway-inference-fairness-id" => self.fairness_id.deprecated = filled(value),
+            "x-llm-d-inference-objective" => self.objective.current = filled(value),
+            "x-gateway-inference-objective" => self.objective.deprecated = filled(value),
             "x-llm-d-model-name-rewrite" => self.model_rewrite.current = filled(value),
             "x-gateway-model-name-rewrite" => self.model_rewrite.deprecated = filled(value),
             _ => {}

@@ -5,9 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::pool::activity::Standing;
 use crate::pool::served::Served;
-use crate::pool::{Adapters, Endpoint, EndpointId, FailureMode, Reading, Routes, Sample, Slot};
+use crate::pool::{
+    Adapters, Endpoint, EndpointId, EndpointSpec, FailureMode, Reading, Routes, Sample, Slot,
+};
 
 /// A consistent view of the pool; replaced as a whole, never changed.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +30,16 @@ pub struct Snapshot {
     pub(in crate::pool) adapting: bool,
 }
 
+/// The endpoint of each slot; none where it is free.
+pub(in crate::pool) type Slots = Vec<Option<Arc<Endpoint>>>;
+
 /// Who is in the pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(in crate::pool) struct Members {
-    pub(in crate::pool) by_slot: Vec<Option<Arc<Endpoint>>>,
-    pub(in crate::pool) ready: Vec<Slot>,
-    pub(in crate::pool) by_address: HashMap<SocketAddr, Slot>,
+    pub(in crate::pool) by_slot: Slots,
+    ready: Vec<Slot>,
+    by_address: HashMap<SocketAddr, Slot>,
+    by_ip: HashMap<IpAddr, SmallVec<[Slot; 1]>>,
 }
 
 /// A sample, when it was read and how long it may be used.
@@ -62,7 +70,7 @@ impl Snapshot {
     }
 
     /// What objects say of requests.
-    pub fn routes(&self) -> &Routes {
+    pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
 
@@ -86,16 +94,14 @@ impl Snapshot {
         self.endpoint(id.slot).filter(|endpoint| endpoint.id == id)
     }
 
-    /// The endpoint at an address.
+    /// The endpoint at an address, which may be another one of its host than requests go to.
     pub fn by_address(&self, address: SocketAddr) -> Option<Slot> {
         self.members.by_address.get(&address).copied()
     }
 
-    /// All endpoints of a host, one for each of its ports.
+    /// All endpoints of a host, one for each of its ports, by any of its addresses.
     pub fn by_ip(&self, ip: IpAddr) -> impl Iterator<Item = Slot> {
-        self.endpoints()
-            .filter(move |endpoint| endpoint.spec.has_ip(ip))
-            .map(|endpoint| endpoint.id.slot)
+        self.members.by_ip.get(&ip).into_iter().flatten().copied()
     }
 
     /// Requests that this process has in flight on an endpoint.
@@ -179,6 +185,26 @@ impl Snapshot {
 
     fn scraped(&self, slot: Slot) -> Option<&Scraped> {
         self.scraped.get(slot.index())?.as_ref()
+    }
+}
+
+impl Members {
+    pub(in crate::pool) fn new(by_slot: Slots) -> Self {
+        let mut members = Self::default();
+        for endpoint in by_slot.iter().flatten() {
+            let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
+            let slot = endpoint.id.slot;
+            members.ready.push(slot);
+            // An endpoint's own address is never taken for another's.
+            members.by_address.insert(*address, slot);
+            members.by_ip.entry(address.ip()).or_default().push(slot);
+            for &ip in other_ips {
+                let other = SocketAddr::new(ip, address.port());
+                members.by_address.entry(other).or_insert(slot);
+                members.by_ip.entry(ip).or_default().push(slot);
+            }
+        }
+        Self { by_slot, ..members }
     }
 }
 
