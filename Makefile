@@ -1,7 +1,9 @@
 # The face of the project; `make help` lists what there is.
 CARGO ?= cargo
+DOCKER ?= docker
+IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo test lint fuzz docs load clean
+.PHONY: help demo test lint fuzz docs load image image-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -33,6 +35,13 @@ docs: ## the documentation of the code, in target/doc
 
 load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --requests 1000'
 	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
+
+image: ## the image IMAGE (lodesman:VERSION) by Docker, or what DOCKER names
+	$(DOCKER) build --tag $(IMAGE) .
+
+image-check: ## build what is in the image, and check that it runs there; needs no Docker, takes minutes
+	$(CARGO) build --profile dist -p lodesman --bin lodesman
+	@scripts/image-check.sh target/dist/lodesman 25000000
 
 clean: ## remove everything that was built or installed here
 	$(CARGO) clean
