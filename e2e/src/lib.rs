@@ -14,6 +14,8 @@
 pub mod client;
 pub mod demo;
 pub mod envoy;
+#[cfg(feature = "gateways")]
+pub mod gateways;
 #[cfg(feature = "load")]
 pub mod load;
 pub mod lodesman;
