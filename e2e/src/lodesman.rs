@@ -40,7 +40,17 @@ impl Lodesman {
         binary: &Path,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
-        let mut command = Command::new(binary);
+        Self::launch(Command::new(binary), args).await
+    }
+
+    /// Like [`Lodesman::start`], with what `command` says besides arguments: the environment.
+    ///
+    /// # Errors
+    /// When it ends or does not listen in time; the error shows its log.
+    pub async fn launch<S: AsRef<OsStr>>(
+        mut command: Command,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
         command
             .args(["--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"])
             .args(["--admin-port", "0", "--log-format", "json"])
