@@ -15,6 +15,8 @@
 pub mod client;
 pub mod demo;
 pub mod envoy;
+#[cfg(feature = "gateways")]
+pub mod gateways;
 #[cfg(feature = "kube")]
 pub mod kube;
 #[cfg(feature = "load")]
