@@ -19,6 +19,7 @@ mod grpc {
     mod render;
     mod rewriting;
     mod rig;
+    mod selection;
     mod stream;
     mod usage;
 }

@@ -12,6 +12,7 @@ mod observed;
 mod prefix;
 mod rig;
 mod sequences;
+mod shed;
 
 const PICKED: &str = "RH x-gateway-destination-endpoint";
 
