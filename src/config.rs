@@ -14,7 +14,7 @@ pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::sources::Sources;
 pub use self::target::{LabelSelector, TargetPorts};
-pub use self::units::{ChunkBytes, GoDuration, Quantity};
+pub use crate::units::{self, ChunkBytes, GoDuration, Quantity};
 
 pub mod address;
 pub mod argv;
@@ -31,7 +31,6 @@ pub mod resolve;
 pub mod sources;
 pub mod target;
 pub mod tree;
-pub mod units;
 
 /// Reads a configuration document and resolves it; without one, the default policy.
 ///

@@ -28,10 +28,14 @@ use self::kind::Kind;
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::view::{Said, View};
 
+pub mod objects;
 pub mod types;
+pub mod verdict;
 
 mod client;
 mod convert;
+#[cfg(test)]
+mod crds;
 mod fault;
 mod follow;
 mod gauges;

@@ -89,7 +89,10 @@ impl Fault {
         };
         let wait = status.details.as_ref().map_or(0, |details| details.retry_after_seconds);
         let wait = Duration::from_secs(u64::from(wait)).min(LONGEST_WAIT);
-        let text = format!("{} {}", status.code, status.message).into();
+        let text = match status.message.as_str() {
+            "" => format!("status {}", status.code).into(),
+            message => message.into(),
+        };
         Self { state, reason, text, wait }
     }
 }

@@ -73,12 +73,20 @@ impl Keeper {
         outlets.readiness.send_if_modified(|readiness| {
             let changed = readiness.missing.as_deref() != missing.as_deref();
             if changed {
-                tracing::info!(reason = missing.as_deref(), "what is known of the pool changed");
+                log(missing.as_deref());
                 readiness.missing = missing.map(Arc::from);
             }
             changed
         });
         Some(())
+    }
+}
+
+fn log(missing: Option<&str>) {
+    if let Some(reason) = missing {
+        tracing::warn!(reason, "no pool to serve");
+    } else {
+        tracing::info!("pool and pods known");
     }
 }
 
