@@ -301,9 +301,10 @@ impl App {
                 Destinations::Multi => usize::MAX,
             },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
-            report_served: false,
+            report_served: resolved.report_served,
         };
-        let mut director = Director::new(pool, resolved.profile, metrics, how);
+        let director = Director::new(pool, resolved.profile, metrics, how);
+        let mut director = director.with_admission(resolved.detector);
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }

@@ -186,6 +186,7 @@ impl Exchange {
         Some(Ask {
             request: &asked.parsed,
             chain: &asked.chain,
+            headers: &self.head.asked,
             bodyless: asked.bodyless,
             model: target.model.as_deref().or_else(|| asked.parsed.model_name()),
             priority: self.priority,

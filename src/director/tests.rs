@@ -8,6 +8,8 @@ use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 
+mod admission;
+
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
     let (mut state, now) = (State::new(Duration::from_mins(1)), clock::now());
@@ -73,6 +75,7 @@ fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) 
     let subset = Subset::All;
     let ask = Ask {
         request: &request,
+        headers: &Headers::default(),
         bodyless: false,
         model: Some(model),
         priority: 0,
@@ -167,6 +170,7 @@ fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
     let chain = Chain::default();
     let ask = Ask {
         request: &request,
+        headers: &Headers::default(),
         bodyless: true,
         model: None,
         priority: 0,

@@ -112,8 +112,9 @@ impl Exchange {
         if message.headers.is_none() {
             self.anomaly("no_header_map");
         }
+        let headers = message.headers.unwrap_or_default();
         self.head =
-            RequestHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+            RequestHeaders::read(headers, self.settings.header_limit, self.director.headers());
         self.api = api_of(&self.head, self.settings.parsers);
         self.priority = self.director.routes().priority(self.head.objective.text(), None);
         let mode = self.modes().request;

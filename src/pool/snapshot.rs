@@ -49,6 +49,8 @@ pub(in crate::pool) struct Scraped {
     /// When the page was asked for: what happened later may not be on it.
     pub(in crate::pool) at: Instant,
     pub(in crate::pool) fresh_for: Duration,
+    /// The least of that, whatever is configured: it bridges the scrapes that may be lost.
+    pub(in crate::pool) bridged: Duration,
 }
 
 impl Snapshot {
@@ -158,12 +160,19 @@ impl Snapshot {
 
     /// How long ago an endpoint's page was last read; none before the first time.
     pub fn scrape_age(&self, slot: Slot, now: Instant) -> Option<Duration> {
-        self.scraped(slot).map(|scraped| now.saturating_duration_since(scraped.at))
+        self.scraped(slot).map(|scraped| scraped.age(now))
     }
 
     /// Whether an endpoint's last sample is recent enough to be used.
     pub fn fresh(&self, slot: Slot, now: Instant) -> bool {
         self.scraped(slot).is_some_and(|scraped| scraped.usable(now))
+    }
+
+    /// Whether it is fresh and no older than `age`; an age that one lost scrape exceeds is taken for the least that does
+    /// not.
+    pub fn fresh_within(&self, slot: Slot, age: Duration, now: Instant) -> bool {
+        let young = |scraped: &Scraped| scraped.age(now) <= age.max(scraped.bridged);
+        self.scraped(slot).is_some_and(|scraped| scraped.usable(now) && young(scraped))
     }
 
     fn reading(&self, slot: Slot, now: Instant, value: impl Fn(&Sample) -> Option<f32>) -> Reading {
@@ -201,6 +210,10 @@ impl Members {
 
 impl Scraped {
     fn usable(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) <= self.fresh_for
+        self.age(now) <= self.fresh_for
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
     }
 }

@@ -90,8 +90,9 @@ impl State {
             Event::FailureMode(mode) => changed(&mut self.snapshot.failure_mode, mode),
             Event::Routes(routes) => changed(&mut self.snapshot.routes, Arc::new(routes)),
             Event::Scraped { id, sample, at, interval } => {
-                let fresh_for = self.staleness.max(interval * FRESH_INTERVALS);
-                self.scraped(id, Scraped { sample, at, fresh_for })
+                let bridged = interval * FRESH_INTERVALS;
+                let fresh_for = self.staleness.max(bridged);
+                self.scraped(id, Scraped { sample, at, fresh_for, bridged })
             }
             Event::Listed { id, models, at } => self.listed(id, models, at),
         }
