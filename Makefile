@@ -15,8 +15,9 @@ demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by i
 	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --bin demo
 	@target/release/demo
 
-test: lint ## lints, documentation, and all tests; installs the real Envoy that they need
+test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null
+	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link

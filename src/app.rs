@@ -284,10 +284,15 @@ impl App {
             header_limit: size(limits.max_header_bytes),
             body_read_timeout: limits.body_read_timeout,
             idle_timeout: limits.stream_idle_timeout,
-            destination_list: resolved.destinations == Destinations::Multi,
+            destinations: match resolved.destinations {
+                Destinations::Single => 1,
+                Destinations::Multi => usize::MAX,
+            },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
+            report_served: resolved.report_served,
         };
-        let mut director = Director::new(pool, resolved.profile, metrics, how);
+        let director = Director::new(pool, resolved.profile, metrics, how);
+        let mut director = director.with_admission(resolved.detector);
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }

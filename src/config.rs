@@ -13,7 +13,7 @@ pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::sources::Sources;
-pub use self::units::{ChunkBytes, GoDuration, Quantity};
+pub use crate::units::{self, ChunkBytes, GoDuration, Quantity};
 
 pub mod address;
 pub mod argv;
@@ -29,7 +29,6 @@ pub mod reader;
 pub mod resolve;
 pub mod sources;
 pub mod tree;
-pub mod units;
 
 /// Reads a configuration document and resolves it; without one, the default policy.
 ///

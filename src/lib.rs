@@ -37,6 +37,7 @@
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
+//! | [`units`] | yes | durations and sizes as Go programs spell them |
 //! | [`wire`] | yes | the generated messages |
 //!
 //! Core modules do no I/O, read no clock and roll no dice: the time and a random number are arguments. So the same code
@@ -85,4 +86,5 @@ pub mod scrape;
 pub mod server;
 pub mod sim;
 pub mod telemetry;
+pub mod units;
 pub mod wire;

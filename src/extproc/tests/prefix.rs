@@ -9,6 +9,7 @@ use super::*;
 use crate::director::{self, DECISION_DEADLINE};
 use crate::metrics::Metrics;
 use crate::prefix::{Index, Settings};
+use crate::schedule::Headers;
 use crate::schedule::registry::PLUGINS;
 use crate::server::clock;
 
@@ -109,6 +110,7 @@ fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
     let ask = Ask {
         request: &request,
         chain: &chain,
+        headers: &Headers::default(),
         bodyless: false,
         model: None,
         priority: 0,

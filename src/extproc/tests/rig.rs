@@ -76,8 +76,9 @@ impl Rig {
             header_limit: 10_000,
             body_read_timeout: Duration::from_mins(1),
             idle_timeout: Some(Duration::from_mins(10)),
-            destination_list: false,
+            destinations: 1,
             ignore_subset: false,
+            report_served: false,
         };
         change(&mut settings);
         let settings = Arc::new(settings);
