@@ -28,6 +28,7 @@ use self::kind::Kind;
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::view::{Said, View};
 
+pub mod lease;
 pub mod objects;
 pub mod types;
 pub mod verdict;
