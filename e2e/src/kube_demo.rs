@@ -2,14 +2,14 @@
 //! request that finds its way to one of them through a real Envoy.
 
 use std::io::Write as _;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
 use clap::Args;
 use http::Request;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::client::{Body, Client};
 use crate::envoy::{Destination, Envoy, EnvoyConfig, ExtProc, Pool};
@@ -116,7 +116,7 @@ impl Stage {
         kubectl(cluster, &["delete", "pod", &pod(0), "--wait=false"]).await?;
         self.wait_for_endpoints(self.fleet.servers.len() - 1).await?;
         let answered = self.ask_six(MODEL).await?;
-        ensure!(!answered.contains(&self.fleet.servers[0].ip()), "a terminating pod was asked");
+        ensure!(!answered.contains(&pod(0)), "a terminating pod was asked");
         say("\na model of another name: an InferenceModelRewrite")?;
         let object = rewrite(REWRITE, "chat", "llm", "chat", &[(MODEL, 1)]);
         namespace.apply(&object).await?;
@@ -127,7 +127,7 @@ impl Stage {
     }
 
     /// Asks six times and tells which pods answered; the answer must name the model that was asked for.
-    async fn ask_six(&mut self, model: &str) -> Result<Vec<IpAddr>> {
+    async fn ask_six(&mut self, model: &str) -> Result<Vec<String>> {
         let mut answered = Vec::new();
         for question in 0..6 {
             let body = json!({
@@ -140,17 +140,14 @@ impl Stage {
             let asking = async { Ok(self.envoy.client().send(request).await?.collect().await) };
             let answer = self.lodesman.process.while_alive(asking).await?;
             ensure!(answer.status == 200, "{}: {}", answer.status, answer.text());
-            let named = answer.json()?["model"].as_str().unwrap_or_default().to_owned();
+            let json = answer.json()?;
+            let named = json.get("model").and_then(Value::as_str).unwrap_or_default();
             ensure!(named == model, "the answer names `{named}`, not `{model}`");
-            let server =
-                answer.json()?["system_fingerprint"].as_str().unwrap_or_default().to_owned();
+            let server = answer.header("x-sim-server").unwrap_or_default();
             let at = self.fleet.servers.iter().position(|known| known.to_string() == server);
-            let at = at.with_context(|| format!("answered by {server:?}"))?;
-            say(&format!(
-                "POST /v1/chat/completions  model {named}  → 200 from {} at {server}",
-                pod(at)
-            ))?;
-            answered.push(self.fleet.servers[at].ip());
+            let pod = pod(at.with_context(|| format!("answered by {server:?}"))?);
+            say(&format!("POST /v1/chat/completions  model {named}: 200 from {pod} at {server}"))?;
+            answered.push(pod);
         }
         Ok(answered)
     }
