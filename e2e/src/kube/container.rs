@@ -41,7 +41,9 @@ impl Container {
         let mut args: Vec<_> =
             each(container, "args").filter_map(Value::as_str).map(str::to_owned).collect();
         for (name, value) in &environment {
-            args.iter_mut().for_each(|arg| *arg = arg.replace(&format!("$({name})"), value));
+            for arg in &mut args {
+                *arg = arg.replace(&format!("$({name})"), value);
+            }
         }
         let files = tempfile::tempdir()?;
         for mount in each(container, "volumeMounts") {
@@ -54,7 +56,9 @@ impl Container {
             let folder = files.path().join(map);
             mount_map(namespace, map, &folder).await?;
             let folder = folder.display().to_string();
-            args.iter_mut().for_each(|arg| *arg = arg.replace(path, &folder));
+            for arg in &mut args {
+                *arg = arg.replace(path, &folder);
+            }
         }
         Ok(Self { args, environment, _files: files })
     }
