@@ -20,6 +20,7 @@ mod grpc {
     mod rewriting;
     mod rig;
     mod routes;
+    mod selection;
     mod stream;
     mod usage;
 }
