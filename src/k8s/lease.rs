@@ -82,10 +82,8 @@ struct Term {
 
 impl Term {
     fn leader(self, now: Instant) -> Leader {
-        match self.leader {
-            Leader::Us if now >= self.until => Leader::Unknown,
-            leader => leader,
-        }
+        let over = self.leader == Leader::Us && now >= self.until;
+        if over { Leader::Unknown } else { self.leader }
     }
 }
 
@@ -100,6 +98,13 @@ impl Leadership {
         self.leader() == Leader::Us
     }
 
+    /// The same for ever.
+    #[cfg(test)]
+    pub(super) fn fixed(leader: Leader) -> Self {
+        let until = Instant::now() + Duration::from_hours(24);
+        Self { term: watch::channel(Term { leader, until }).1 }
+    }
+
     /// Waits until another leads than `known`, and tells who.
     pub async fn changed_from(&mut self, known: Leader) -> Leader {
         loop {
@@ -108,17 +113,20 @@ impl Leadership {
             if leader != known {
                 return leader;
             }
-            let news = async {
-                if self.term.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
+            let news = news(&mut self.term);
             if leader == Leader::Us {
                 timeout_at(term.until, news).await.ok();
             } else {
                 news.await;
             }
         }
+    }
+}
+
+/// Waits for another term, for ever when there will be none.
+async fn news(term: &mut watch::Receiver<Term>) {
+    if term.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 

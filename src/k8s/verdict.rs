@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::objects::{Entry, Kind};
@@ -89,6 +90,19 @@ impl Verdict {
         (!said).then_some(due)
     }
 
+    /// The object, as an Event has it.
+    pub(super) fn reference(&self, namespace: &str) -> ObjectReference {
+        let resource = self.kind.resource();
+        ObjectReference {
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
+            namespace: Some(namespace.to_owned()),
+            name: Some(self.name.clone().into()),
+            uid: Some(self.uid.clone().into()),
+            ..ObjectReference::default()
+        }
+    }
+
     /// What the author should hear of although nobody looks at the status.
     pub fn warning(&self) -> Option<&Wanted> {
         self.wanted.first().filter(|accepted| accepted.reason != Reason::Accepted)
@@ -112,6 +126,14 @@ impl Wanted {
     fn no_conflict() -> Self {
         let message = "no other object stands over this one".to_owned();
         Self { kind: CONFLICTED, holds: false, reason: Reason::NoConflicts, message }
+    }
+
+    /// Whether the object says so already, whatever the generation.
+    pub(super) fn is(&self, present: &Condition) -> bool {
+        present.type_ == self.kind
+            && present.status == self.status()
+            && present.reason == self.reason.as_str()
+            && present.message == self.message
     }
 
     fn status(&self) -> &'static str {
@@ -261,7 +283,8 @@ pub(super) fn quoted(name: &str) -> String {
     format!("{short:?}{more}")
 }
 
-fn shortened(mut message: String) -> String {
+/// A message that is not longer than it may be.
+pub(super) fn shortened(mut message: String) -> String {
     if message.len() > LONGEST_MESSAGE {
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8()));
         message.push('…');
