@@ -57,6 +57,7 @@ pub struct Status {
 
 /// The pool that an object is for, in the object's namespace.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct PoolRef {
     /// Absent where the API server fills in no default: any.
     #[serde(default)]

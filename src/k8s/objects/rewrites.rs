@@ -42,6 +42,7 @@ fn judge_one<'a>(
         let targets: Vec<Weighted<'_>> =
             rule.targets.iter().map(|to| (to.model_rewrite.as_str(), to.weight)).collect();
         let Some(targets) = weighted(&place, &targets, &mut findings) else { continue };
+        let targets = targets.of(&object.entry.name);
         for claim in claims(&place, rule, &mut findings) {
             match owners.entry(claim) {
                 Vacant(free) => {

@@ -6,6 +6,7 @@ use super::PoolRef;
 
 /// The spec of an InferenceModel v1alpha2.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct ModelSpec {
     /// The model that clients name.
@@ -21,6 +22,7 @@ pub struct ModelSpec {
 
 /// A model to ask for.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct TargetModel {
     /// Its name.
     pub name: String,

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 
 /// The spec of an InferencePool v1.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PoolSpec {
     /// Which pods are its members.
@@ -20,6 +21,7 @@ pub struct PoolSpec {
 
 /// Labels that a member has.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Selector {
     /// All of them, each with this value. The API server does not check the keys.
@@ -29,6 +31,7 @@ pub struct Selector {
 
 /// A port.
 #[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Port {
     /// 1 to 65535.
     pub number: i32,
@@ -36,6 +39,7 @@ pub struct Port {
 
 /// Where the pool's picker is.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct PickerRef {
     /// The name of its Service.
@@ -46,6 +50,7 @@ pub struct PickerRef {
 
 /// The spec of an InferencePool v1alpha2.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct LegacyPoolSpec {
     /// Labels that a member has, each with this value.

@@ -6,6 +6,7 @@ use super::PoolRef;
 
 /// The spec of an InferenceModelRewrite.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct RewriteSpec {
     /// The pool that it is for.
@@ -17,6 +18,7 @@ pub struct RewriteSpec {
 
 /// What to do with some requests.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Rule {
     /// Any of them; none means every request.
     #[serde(default)]
@@ -28,6 +30,7 @@ pub struct Rule {
 
 /// A condition on a request.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct Match {
     /// On its model; absent matches every model.
     pub model: Option<ModelMatch>,
@@ -35,6 +38,7 @@ pub struct Match {
 
 /// A condition on a model's name.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 pub struct ModelMatch {
     /// `Exact`; absent means that.
     #[serde(rename = "type")]
@@ -45,6 +49,7 @@ pub struct ModelMatch {
 
 /// A model to ask for.
 #[derive(Clone, Debug, Deserialize, Serialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(rename_all = "camelCase")]
 pub struct Target {
     /// Its name.
