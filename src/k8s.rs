@@ -44,7 +44,6 @@ mod follow;
 mod gauges;
 mod keep;
 mod kind;
-mod refusal;
 #[cfg(test)]
 mod testing;
 mod view;

@@ -16,8 +16,8 @@ use serde_json::json;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
+use super::fault::{Fault, State};
 use super::lease::Leadership;
-use super::refusal;
 use super::verdict::shortened;
 use crate::metrics::LeaderMetrics;
 
@@ -107,12 +107,13 @@ impl Publisher {
                 continue;
             }
             let outcome = timeout(ANSWER, self.publish(notice)).await;
-            self.note(outcome.ok());
+            let outcome = outcome.unwrap_or_else(|_| Err(Fault::silent(ANSWER)));
+            self.note(outcome);
             sleep(PACE).await;
         }
     }
 
-    async fn publish(&mut self, notice: Notice) -> kube::Result<()> {
+    async fn publish(&mut self, notice: Notice) -> Result<(), Fault> {
         let now = Timestamp::now();
         self.told.retain(|_, event| last_told(event).is_some_and(|at| now < at + SERIES));
         let told = (notice.regarding.uid.clone(), notice.reason, notice.note.clone());
@@ -159,25 +160,20 @@ impl Publisher {
         }
     }
 
-    /// Takes note of an outcome, none when there was no answer in time. A change is logged once.
-    fn note(&mut self, outcome: Option<kube::Result<()>>) {
-        let (result, error) = match outcome {
-            Some(Ok(())) => ("written", None),
-            Some(Err(error)) if matches!(refusal::code(&error), Some(401 | 403)) => {
-                self.refused_until = Some(Instant::now() + REFUSED);
-                ("forbidden", Some(refusal::words(&error)))
-            }
-            Some(Err(error)) => ("failed", Some(refusal::words(&error))),
-            None => ("failed", Some("no answer in time".to_owned())),
-        };
+    /// Takes note of an outcome. A change is logged once.
+    fn note(&mut self, outcome: Result<(), Fault>) {
+        let result = outcome.as_ref().map_or_else(|fault| fault.reason, |()| "written");
         self.metrics.events.with_label_values(&[result]).inc();
-        if std::mem::replace(&mut self.result, result) == result {
-            return;
+        if outcome.as_ref().is_err_and(|fault| fault.state == State::Forbidden) {
+            self.refused_until = Some(Instant::now() + REFUSED);
         }
-        if let Some(error) = error {
-            tracing::warn!(result, error, rule = RULE, "event not written");
-        } else {
-            tracing::info!("events written again");
+        let changed = std::mem::replace(&mut self.result, result) != result;
+        match outcome {
+            Ok(()) if changed => tracing::info!("events written again"),
+            Err(Fault { text, .. }) if changed => {
+                tracing::warn!(result, error = &*text, rule = RULE, "event not written");
+            }
+            Ok(()) | Err(_) => {}
         }
     }
 }

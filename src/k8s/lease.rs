@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::refusal;
+use super::fault::{Fault, State};
 use crate::metrics::LeaderMetrics;
 
 /// How long the others wait for a renewal; as controller-runtime has it, like the two that follow.
@@ -65,6 +65,11 @@ impl Leader {
             Self::Forbidden => Some("the lease is forbidden: our Role lacks the rule for leases"),
         }
     }
+}
+
+/// What tells this replica from all others, also from itself before a restart; `pod` is the name of our pod.
+pub fn identity(pod: &str) -> String {
+    format!("{pod}_{}", uuid::Uuid::new_v4())
 }
 
 /// Tells who leads.
@@ -184,9 +189,10 @@ impl Candidate {
         match outcome {
             Ok(Ok(leader)) => self.enter(leader, began, None),
             Ok(Err(error)) => {
-                let forbidden = refusal::code(&error) == Some(403);
+                let Fault { state, text, .. } = error.into();
+                let forbidden = state == State::Forbidden;
                 let leader = if forbidden { Leader::Forbidden } else { Leader::Unknown };
-                self.fail(leader, &refusal::words(&error));
+                self.fail(leader, &text);
             }
             Err(_) => self.fail(Leader::Unknown, "no answer in time"),
         }
@@ -323,7 +329,7 @@ impl Candidate {
         match self.give_up().await {
             Ok(()) => tracing::info!(lease = self.name, "lease given up"),
             Err(error) => {
-                let error = refusal::words(&error);
+                let error = &*Fault::from(error).text;
                 tracing::warn!(lease = self.name, error, "lease not given up, it expires");
             }
         }

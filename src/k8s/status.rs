@@ -1,8 +1,9 @@
 //! Writes verdicts into the status of the objects that they are about.
 //!
 //! By server-side apply under one name for all replicas, and without force: conditions of others stay, and where another
-//! claims one of ours, we leave it to them. What the status says already is not written, so a write causes an update to
-//! be seen, and that update no write. Only the leader writes, at most 10 times a second.
+//! claims one of ours, we leave it to them. A verdict is written over the version of the object that it was made of, or
+//! not at all: the next version has its own. What the status says already is not written, so a write causes an update
+//! to be seen, and that update no write. Only the leader writes, at most 10 times a second.
 //!
 //! What fails is tried again later: after a minute what was refused, after 5 s all when the API server has trouble. A
 //! change of that is logged once.
@@ -21,12 +22,16 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::events::Notice;
+use super::fault::Fault;
 use super::lease::{Leader, Leadership};
 use super::objects::Kind;
-use super::refusal;
-use super::types::{Ignored, Status};
-use super::verdict::{Reason, Verdict};
+use super::types::Ignored;
+use super::verdict::{Reason, Verdict, Wanted};
 use crate::metrics::LeaderMetrics;
+
+use self::refusal::{Reach, Refusal};
+
+mod refusal;
 
 /// As which we own fields.
 const MANAGER: &str = "lodesman";
@@ -37,12 +42,6 @@ const PACE: Duration = Duration::from_millis(100);
 /// Time for an answer.
 const ANSWER: Duration = Duration::from_secs(10);
 
-/// Before something that was refused is tried again: permissions are given by people.
-const REFUSED: Duration = Duration::from_mins(1);
-
-/// Before anything is written again when the API server has trouble.
-const TROUBLE: Duration = Duration::from_secs(5);
-
 /// Writes the status of objects.
 #[derive(Debug)]
 pub struct Writer {
@@ -51,8 +50,8 @@ pub struct Writer {
     leadership: Leadership,
     notices: mpsc::Sender<Notice>,
     metrics: LeaderMetrics,
-    /// What we wrote, by UID. Bounded by the verdicts, like all that follows.
-    written: HashMap<Box<str>, Written>,
+    /// What needs no other write, by UID. Bounded by the verdicts, like all that follows.
+    done: HashMap<Box<str>, Done>,
     /// What was last announced of an object, by UID.
     announced: HashMap<Box<str>, (Reason, String)>,
     failures: HashMap<Scope, Failure>,
@@ -64,25 +63,25 @@ struct Access {
     namespace: String,
 }
 
-/// A status that we wrote over a version of an object.
+/// What was written over this version of an object, or came too late for it: the next version is awaited.
 #[derive(Debug)]
-struct Written {
+struct Done {
     version: Box<str>,
-    conditions: Vec<Condition>,
+    wanted: Vec<Wanted>,
 }
 
-/// What a failure says of other writes.
+/// What may not be written.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Scope {
-    /// None will succeed.
+    /// Anything.
     All,
-    /// None of this kind.
+    /// Objects of this kind.
     Kind(Kind),
-    /// None of the object with this UID.
+    /// The object with this UID.
     Object(Box<str>),
 }
 
-/// A write that did not succeed.
+/// The last write of that did not succeed.
 #[derive(Debug)]
 struct Failure {
     result: &'static str,
@@ -104,7 +103,7 @@ impl Writer {
             leadership,
             notices,
             metrics,
-            written: HashMap::default(),
+            done: HashMap::default(),
             announced: HashMap::default(),
             failures: HashMap::default(),
         }
@@ -139,7 +138,7 @@ impl Writer {
     /// Writes what is due, and tells when to try again what could not be written. Newer verdicts end it.
     async fn sweep(&mut self, verdicts: &[Verdict]) -> Option<Instant> {
         let current: HashSet<_> = verdicts.iter().map(|verdict| &verdict.uid).collect();
-        self.written.retain(|uid, _| current.contains(uid));
+        self.done.retain(|uid, _| current.contains(uid));
         self.announced.retain(|uid, _| current.contains(uid));
         self.failures.retain(|scope, _| match scope {
             Scope::Object(uid) => current.contains(uid),
@@ -166,14 +165,13 @@ impl Writer {
         again
     }
 
-    /// What to write of a verdict. One that was made before our last write arrived is held against what we wrote.
+    /// What to write of a verdict; nothing where the object's next version is awaited.
     fn due(&self, verdict: &Verdict) -> Option<Vec<Condition>> {
-        let written = self.written.get(&verdict.uid);
-        let present = match written.filter(|written| written.version == verdict.version) {
-            Some(written) => &written.conditions,
-            None => &*verdict.present,
-        };
-        verdict.due(present, &Time(Timestamp::now()))
+        let same = |done: &Done| done.version == verdict.version && done.wanted == verdict.wanted;
+        if self.done.get(&verdict.uid).is_some_and(same) {
+            return None;
+        }
+        verdict.due(&Time(Timestamp::now()))
     }
 
     /// Sends a notice of a fault that neither the status nor an earlier notice tells; where nobody takes it, it is lost.
@@ -198,26 +196,29 @@ impl Writer {
     }
 
     async fn write(&mut self, verdict: &Verdict, due: Vec<Condition>) {
-        let (result, failed) = match timeout(ANSWER, self.api.apply(verdict, due)).await {
-            Ok(Ok(conditions)) => {
-                let written = Written { version: verdict.version.clone(), conditions };
-                self.written.insert(verdict.uid.clone(), written);
-                self.succeeded(verdict);
-                ("written", false)
-            }
-            Ok(Err(error)) => {
-                let (result, scope, wait) = judge(refusal::code(&error), verdict);
-                self.failed(verdict, scope, (result, wait), &refusal::words(&error));
-                (result, true)
-            }
-            Err(_) => {
-                self.failed(verdict, Scope::All, ("unanswered", TROUBLE), "no answer in time");
-                ("unanswered", true)
-            }
-        };
+        let outcome = timeout(ANSWER, self.api.apply(verdict, due)).await;
+        let outcome = outcome.unwrap_or_else(|_| Err(Fault::silent(ANSWER).into()));
+        let result = outcome.as_ref().map_or_else(|refusal| refusal.result, |()| "written");
         let kind = verdict.kind.full_name();
         self.metrics.status_writes.with_label_values(&[kind.as_str(), result]).inc();
-        self.metrics.status_blocked.with_label_values(&[kind.as_str()]).set(i64::from(failed));
+        let blocked = self.metrics.status_blocked.with_label_values(&[kind.as_str()]);
+        match outcome {
+            Ok(()) => {
+                blocked.set(0);
+                self.succeeded(verdict);
+                self.done(verdict);
+            }
+            Err(refusal) if refusal.reach == Reach::Version => self.done(verdict),
+            Err(refusal) => {
+                blocked.set(1);
+                self.failed(verdict, &refusal);
+            }
+        }
+    }
+
+    fn done(&mut self, verdict: &Verdict) {
+        let done = Done { version: verdict.version.clone(), wanted: verdict.wanted.clone() };
+        self.done.insert(verdict.uid.clone(), done);
     }
 
     fn succeeded(&mut self, verdict: &Verdict) {
@@ -228,45 +229,43 @@ impl Writer {
         }
     }
 
-    fn failed(
-        &mut self,
-        verdict: &Verdict,
-        scope: Scope,
-        (result, wait): (&'static str, Duration),
-        error: &str,
-    ) {
-        let failure = Failure { result, until: Instant::now() + wait };
+    fn failed(&mut self, verdict: &Verdict, refusal: &Refusal) {
+        let Refusal { result, reach, wait, text } = refusal;
+        let scope = match reach {
+            Reach::All => Scope::All,
+            Reach::Kind => Scope::Kind(verdict.kind),
+            Reach::Object | Reach::Version => Scope::Object(verdict.uid.clone()),
+        };
+        let failure = Failure { result, until: Instant::now() + *wait };
         let before = self.failures.insert(scope, failure);
-        if before.is_some_and(|before| before.result == result) {
-            return;
+        if before.is_none_or(|before| before.result != *result) {
+            let (kind, name) = (verdict.kind.full_name(), &verdict.name);
+            tracing::warn!(kind, name, result, error = &**text, "status not written");
         }
-        let (kind, name) = (verdict.kind.full_name(), &verdict.name);
-        tracing::warn!(kind, name, result, error, "status not written, tried again later");
     }
 
     /// What a replica that does not lead need not know.
     fn forget(&mut self) {
-        self.written.clear();
+        self.done.clear();
         self.failures.clear();
         self.metrics.status_blocked.reset();
     }
 }
 
 impl Access {
-    /// Applies conditions, and returns all that the object has then. The UID keeps them from an object that took its name.
-    async fn apply(&self, verdict: &Verdict, due: Vec<Condition>) -> kube::Result<Vec<Condition>> {
+    /// Applies conditions over the version that was judged.
+    async fn apply(&self, verdict: &Verdict, due: Vec<Condition>) -> Result<(), Refusal> {
         let resource = verdict.kind.resource();
         let patch = Patch::Apply(json!({
             "apiVersion": resource.api_version,
             "kind": resource.kind,
-            "metadata": {"name": verdict.name, "uid": verdict.uid},
+            "metadata": {"name": verdict.name, "resourceVersion": verdict.version},
             "status": {"conditions": due},
         }));
-        let objects: Api<Object<Ignored, Status>> =
+        let objects: Api<Object<Ignored, Ignored>> =
             Api::namespaced_with(self.client.clone(), &self.namespace, &resource);
-        let params = PatchParams::apply(MANAGER);
-        let object = objects.patch_status(&verdict.name, &params, &patch).await?;
-        Ok(object.status.unwrap_or_default().conditions)
+        objects.patch_status(&verdict.name, &PatchParams::apply(MANAGER), &patch).await?;
+        Ok(())
     }
 }
 
@@ -278,19 +277,6 @@ impl std::fmt::Debug for Access {
 
 fn scopes(verdict: &Verdict) -> [Scope; 3] {
     [Scope::All, Scope::Kind(verdict.kind), Scope::Object(verdict.uid.clone())]
-}
-
-/// The result of a write that was answered so, what it says of others, and how long to wait.
-fn judge(code: Option<u16>, verdict: &Verdict) -> (&'static str, Scope, Duration) {
-    let object = Scope::Object(verdict.uid.clone());
-    match code {
-        Some(401 | 403) => ("forbidden", Scope::Kind(verdict.kind), REFUSED),
-        Some(404) => ("absent", object, REFUSED),
-        Some(409) => ("conflict", object, REFUSED),
-        Some(400..=428) => ("refused", object, REFUSED),
-        Some(_) => ("failed", Scope::All, TROUBLE),
-        None => ("unanswered", Scope::All, TROUBLE),
-    }
 }
 
 #[cfg(test)]

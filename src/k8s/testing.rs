@@ -128,8 +128,12 @@ impl State {
             (&Method::PUT, _, Some(version)) if version == body["metadata"]["resourceVersion"] => {
                 body
             }
-            (&Method::PATCH, Some(known), _) => merged(known, &body),
-            (&Method::POST | &Method::PUT, Some(_), _) => return Err(StatusCode::CONFLICT),
+            (&Method::PATCH, Some(known), Some(version))
+                if body["metadata"].get("resourceVersion").is_none_or(|seen| *seen == version) =>
+            {
+                merged(known, &body)
+            }
+            (_, Some(_), _) => return Err(StatusCode::CONFLICT),
             _ => return Err(StatusCode::NOT_FOUND),
         };
         self.put(path.to_owned(), object);
