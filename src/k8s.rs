@@ -28,8 +28,10 @@ use self::kind::Kind;
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::view::{Said, View};
 
+pub mod events;
 pub mod lease;
 pub mod objects;
+pub mod status;
 pub mod types;
 pub mod verdict;
 
@@ -42,7 +44,6 @@ mod follow;
 mod gauges;
 mod keep;
 mod kind;
-mod refusal;
 #[cfg(test)]
 mod testing;
 mod view;
