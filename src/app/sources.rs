@@ -1,5 +1,7 @@
 //! Where endpoints come from, and under which names the pool goes.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, watch};
 
 use crate::app::StartError;
@@ -74,11 +76,11 @@ impl Source {
             let owner = environment.pod_name.as_deref().and_then(owner).unwrap_or(NAMELESS);
             (owner.to_owned(), Members::Selected { selector, ports })
         } else {
-            let name = flags.pool().1.to_owned();
-            (name.clone(), Members::Pool { name, group: flags.pool_group })
+            (flags.pool().1.to_owned(), Members::Pool(flags.pool_group))
         };
         let retry = flags.kind_retry_interval;
-        let settings = k8s::Settings { namespace: namespace.clone(), members, retry };
+        let settings =
+            k8s::Settings { namespace: namespace.clone(), pool: pool.clone(), members, retry };
         let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)));
         Self { namespace, pool, kind }
     }
@@ -86,7 +88,7 @@ impl Source {
     /// Adds the metrics that only this source has.
     pub(super) fn register(&self, metrics: &Metrics) -> anyhow::Result<()> {
         if let Kind::Kubernetes(source) = &self.kind {
-            metrics.register(Box::new(source.watches(&self.pool)?))?;
+            metrics.register(Box::new(source.watches()?))?;
         }
         Ok(())
     }
@@ -104,7 +106,8 @@ impl Source {
                 std::future::pending().await
             }),
             Kind::Kubernetes(source) => tasks.spawn(Plane::Control, "kubernetes", async move {
-                Ok(source.run(Outlets { events, readiness }).await?)
+                let verdicts = watch::Sender::new(Arc::default());
+                Ok(source.run(Outlets { events, readiness, verdicts }).await?)
             }),
             Kind::Null => {}
         }
