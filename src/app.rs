@@ -18,6 +18,7 @@ use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
 use crate::director::{self, Clock, Director};
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
+use crate::pool::Event;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Snapshot, State};
 use crate::prefix::Index;
@@ -54,6 +55,7 @@ const LONGEST_DOCUMENT: u64 = 1 << 20;
 pub struct App {
     flags: Flags,
     tables: Vec<&'static [Plugin]>,
+    told: Vec<Event>,
     log_level: Option<telemetry::LogLevel>,
 }
 
@@ -102,13 +104,20 @@ struct Parts {
 impl App {
     /// A picker as the flags say, with the plugins of this crate.
     pub fn new(flags: Flags) -> Self {
-        Self { flags, tables: vec![PLUGINS], log_level: None }
+        Self { flags, tables: vec![PLUGINS], told: Vec::new(), log_level: None }
     }
 
     /// Adds plugins that are not of this crate.
     #[must_use]
     pub fn with_plugins(mut self, table: &'static [Plugin]) -> Self {
         self.tables.push(table);
+        self
+    }
+
+    /// Tells the pool something before its source does.
+    #[must_use]
+    pub fn told(mut self, events: Vec<Event>) -> Self {
+        self.told = events;
         self
     }
 
@@ -184,7 +193,11 @@ impl App {
             readiness: parts.readiness.clone(),
             prefix: parts.prefix.clone(),
         };
-        let state = State::new(self.flags.scrape.metrics_staleness_threshold);
+        let mut state = State::new(self.flags.scrape.metrics_staleness_threshold);
+        for event in self.told.iter().cloned() {
+            state.apply(event, server::clock::now());
+        }
+        parts.pool.store(Arc::new(state.snapshot()));
         tasks.run(Plane::Control, "pool", publish(state, queue, published));
         source.follow(events, parts.readiness.clone(), tasks);
         Ok(())

@@ -32,6 +32,7 @@ use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::verdict::Verdict;
 use self::view::{Said, View};
 
+pub mod lease;
 pub mod objects;
 pub mod types;
 pub mod verdict;
@@ -46,6 +47,9 @@ mod gauges;
 mod judge;
 mod keep;
 mod kind;
+mod refusal;
+#[cfg(test)]
+mod testing;
 #[cfg(test)]
 mod tests;
 mod view;

@@ -7,6 +7,7 @@
 //!
 //! - [`Envoy`] starts a real Envoy from an [`EnvoyConfig`];
 //! - [`Lodesman`] and [`Fleet`] start the binary as a picker and as simulated model servers;
+//! - `Cluster` starts a real Kubernetes API server, and `Namespace` plays the rest of a cluster;
 //! - [`Process`] is any other program;
 //! - [`client`] is an HTTP client that can send and read piece by piece;
 //! - [`eventually`] waits for a condition with a deadline.
@@ -14,16 +15,25 @@
 pub mod client;
 pub mod demo;
 pub mod envoy;
+#[cfg(feature = "gateways")]
+pub mod gateways;
+#[cfg(feature = "kube")]
+pub mod kube;
+#[cfg(feature = "kube")]
+pub mod kube_demo;
 #[cfg(feature = "load")]
 pub mod load;
 pub mod lodesman;
 pub mod percentile;
 pub mod process;
+pub mod stop;
 #[cfg(test)]
 #[cfg(feature = "load")]
 mod stub;
 pub mod wait;
 
+#[cfg(feature = "kube")]
+pub use self::kube::{Cluster, Namespace};
 pub use client::{Body, Client, Piece};
 pub use envoy::{Envoy, EnvoyConfig};
 pub use lodesman::{Fleet, Lodesman};

@@ -40,7 +40,17 @@ impl Lodesman {
         binary: &Path,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
-        let mut command = Command::new(binary);
+        Self::launch(Command::new(binary), args).await
+    }
+
+    /// Like [`Lodesman::start`], with what `command` says besides arguments: the environment.
+    ///
+    /// # Errors
+    /// When it ends or does not listen in time; the error shows its log.
+    pub async fn launch<S: AsRef<OsStr>>(
+        mut command: Command,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
         command
             .args(["--grpc-port", "0", "--grpc-health-port", "0", "--metrics-port", "0"])
             .args(["--admin-port", "0", "--log-format", "json"])
@@ -76,8 +86,25 @@ impl Fleet {
         servers: usize,
         args: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
+        Self::at(binary, SocketAddr::from(([127, 0, 0, 1], 0)), servers, args).await
+    }
+
+    /// Starts `servers` model servers with `args`: the first at `address`, each further one at the next address with
+    /// the same port; 0 takes one that is free at all of them.
+    ///
+    /// # Errors
+    /// As [`Fleet::start`].
+    pub async fn at<S: AsRef<OsStr>>(
+        binary: &Path,
+        address: SocketAddr,
+        servers: usize,
+        args: impl IntoIterator<Item = S>,
+    ) -> Result<Self> {
         let mut command = Command::new(binary);
-        command.args(["sim", "--port", "0", "--servers", &servers.to_string()]).args(args);
+        command
+            .args(["sim", "--address", &address.ip().to_string()])
+            .args(["--port", &address.port().to_string(), "--servers", &servers.to_string()])
+            .args(args);
         let mut process = Process::spawn(command)?;
         let ready = process.find(START, |lines| {
             let open: Vec<SocketAddr> = lines

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
@@ -19,6 +20,17 @@ const LINES: usize = 2_000;
 const LINE_BYTES: u64 = 16 * 1024;
 /// From the closing of the output to the end of the process.
 const EXIT: Duration = Duration::from_secs(1);
+/// Runs its arguments as a program, in its own place, and kills it once standard input is closed; then
+/// it removes the folder that `LEASH_FOLDER` names. Whoever waits is a child of the program: with
+/// another parent the program has ended, and its id may be another's.
+const LEASH: &str = r#"exec 3<&0
+{
+  while read -r _; do :; done <&3
+  read -r _ _ _ parent _ </proc/self/stat
+  [ "$parent" = $$ ] && kill -KILL $$
+  [ -z "$LEASH_FOLDER" ] || rm -rf "$LEASH_FOLDER"
+} >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null"#;
 /// Lines shown of a process that ended too early or was alive when a test failed.
 const TAIL: usize = 40;
 
@@ -38,8 +50,29 @@ impl Process {
     /// # Errors
     /// When the program cannot be started.
     pub fn spawn(mut command: Command) -> Result<Self> {
+        command.stdin(Stdio::null());
         let name = command.get_program().to_string_lossy().into_owned();
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        Self::captured(command, name)
+    }
+
+    /// Like [`Process::spawn`], for a program that must not outlive this process even when its handle
+    /// is never dropped, as in a static, or when this process is killed; with the program goes `folder`, if one is given.
+    ///
+    /// The leash is the program's standard input. The kernel's own means (`PDEATHSIG`) will not do: it
+    /// strikes when the *thread* ends that started the program, and each test is a thread.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn leashed(program: &Command, folder: Option<&Path>) -> Result<Self> {
+        let name = program.get_program().to_string_lossy().into_owned();
+        let mut command = Command::new("sh");
+        command.args(["-c", LEASH, "leash"]).arg(program.get_program()).args(program.get_args());
+        command.envs(folder.map(|folder| ("LEASH_FOLDER", folder))).stdin(Stdio::piped());
+        Self::captured(command, name)
+    }
+
+    fn captured(mut command: Command, name: String) -> Result<Self> {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().with_context(|| format!("could not start {name}"))?;
         let (sender, output) = watch::channel(Output::default());
         let stdout = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read + Send>);
@@ -124,8 +157,28 @@ impl Process {
     /// # Errors
     /// When the signal cannot be sent.
     pub fn terminate(&self) -> Result<()> {
-        rustix::process::kill_process(Pid::from_child(&self.child), Signal::TERM)
-            .with_context(|| format!("could not send SIGTERM to {}", self.name))
+        self.signal(Signal::TERM)
+    }
+
+    /// Stops the process where it is (SIGSTOP): its connections stay open and nothing answers.
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub fn freeze(&self) -> Result<()> {
+        self.signal(Signal::STOP)
+    }
+
+    /// Lets a frozen process go on (SIGCONT).
+    ///
+    /// # Errors
+    /// When the signal cannot be sent.
+    pub fn thaw(&self) -> Result<()> {
+        self.signal(Signal::CONT)
+    }
+
+    fn signal(&self, signal: Signal) -> Result<()> {
+        rustix::process::kill_process(Pid::from_child(&self.child), signal)
+            .with_context(|| format!("could not send {signal:?} to {}", self.name))
     }
 
     /// Kills the process (SIGKILL) and waits for its end. Does nothing if it has ended.
@@ -252,6 +305,22 @@ mod tests {
         let id = Pid::from_child(&process.child);
         drop(process);
         assert!(rustix::process::test_kill_process(id).is_err());
+    }
+
+    #[tokio::test]
+    async fn leashed_program_ends_with_its_leash_and_its_folder_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut program = Command::new("sh");
+        program.args(["-c", "echo here; exec sleep 60"]);
+        let mut process = Process::leashed(&program, Some(folder.path())).unwrap();
+        process.find(SOON, |lines| lines.contains(&"here").then_some(())).await.unwrap();
+        drop(process.child.stdin.take());
+        assert_eq!(process.wait(SOON).await.unwrap().signal(), Some(9));
+        let gone = eventually(SOON, async || {
+            anyhow::ensure!(!folder.path().exists(), "the folder is still there");
+            Ok(())
+        });
+        gone.await.unwrap();
     }
 
     #[test]

@@ -170,9 +170,9 @@ pub(super) fn pool_status() -> Value {
         "maxLength": 253,
         "pattern": CONTROLLER,
     });
-    let mut parent = parent(conditions());
+    let mut parent = parent(&conditions());
     parent["properties"]["controllerName"] = controller;
-    let mut parents = parents(parent);
+    let mut parents = parents(&parent);
     parents["x-kubernetes-list-type"] = json!("atomic");
     json!({"type": "object", "description": "What gateways say.", "properties": {"parents": parents}})
 }
@@ -188,7 +188,7 @@ pub(super) fn legacy_pool_status() -> Value {
         "default": {"parent": [
             {"conditions": waiting, "parentRef": {"kind": "Status", "name": "default"}},
         ]},
-        "properties": {"parent": parents(parent(conditions))},
+        "properties": {"parent": parents(&parent(&conditions))},
     })
 }
 
@@ -203,11 +203,11 @@ pub(super) fn status(kind: &str) -> Value {
     })
 }
 
-fn parents(parent: Value) -> Value {
+fn parents(parent: &Value) -> Value {
     json!({"type": "array", "description": "One for each gateway.", "maxItems": 32, "items": parent})
 }
 
-fn parent(conditions: Value) -> Value {
+fn parent(conditions: &Value) -> Value {
     let mut kind = kind("Gateway");
     let mut group = group("gateway.networking.k8s.io");
     let mut name = name();

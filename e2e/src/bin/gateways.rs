@@ -1,0 +1,43 @@
+//! Tries the real gateways in front of Lodesman; see [`lodesman_e2e::gateways`].
+#![expect(clippy::print_stderr, reason = "a command-line program")]
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::Parser;
+use lodesman_e2e::gateways::{Options, run};
+use tokio::signal::unix::{SignalKind, signal};
+
+/// Puts Envoy Gateway and istiod, with the manifests that users apply, in front of Lodesman, and tries what must work
+/// and what must fail.
+///
+/// It needs a network namespace of its own: run it by `make e2e-gateways`.
+#[derive(Debug, Parser)]
+#[command(name = "gateways")]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+}
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    let options = Cli::parse().options;
+    match until_stopped(&options).await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("gateways: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Runs all cases unless a signal stops them.
+async fn until_stopped(options: &Options) -> Result<()> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    tokio::select! {
+        _ = interrupt.recv() => bail!("interrupted"),
+        _ = terminate.recv() => bail!("terminated"),
+        result = run(options, |line| eprintln!("{line}")) => result,
+    }
+}

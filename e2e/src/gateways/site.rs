@@ -1,0 +1,211 @@
+//! One gateway in one failure mode, with a picker and model servers.
+
+use std::fs;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{Context, Result, ensure};
+use clap::ValueEnum;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::asking::{Ask, placed};
+use super::envoy_gateway::{self, files::Files};
+use super::manifests::Manifests;
+use super::picker::Picker;
+use crate::client::Client;
+use crate::lodesman::Fleet;
+use crate::process::Process;
+
+/// From the start of a control plane, or a change of its objects, until Envoy does as it says.
+const SETTLED: Duration = Duration::from_secs(60);
+/// Model servers of a site.
+const SERVERS: usize = 3;
+/// Where the first of them is; each further one has the next address.
+const FIRST: ([u8; 4], u16) = ([10, 77, 1, 1], 8000);
+/// Adapters that they may load.
+pub(super) const ADAPTERS: [&str; 2] = ["sql", "chat"];
+
+/// A gateway and the way it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Gateway {
+    /// Envoy Gateway that reads files.
+    EnvoyGatewayFiles,
+}
+
+impl Gateway {
+    /// All, in the order in which they are tried and shown.
+    pub(super) const ALL: [Self; 1] = [Self::EnvoyGatewayFiles];
+
+    /// Its name in the table.
+    pub(super) fn title(self) -> &'static str {
+        match self {
+            Self::EnvoyGatewayFiles => "Envoy Gateway, files",
+        }
+    }
+
+    /// Starts it with all that belongs to it.
+    ///
+    /// # Errors
+    /// When a part does not start, or no request is placed in time.
+    pub(super) async fn start(self, parts: &Parts, mode: Mode) -> Result<Site> {
+        match self {
+            Self::EnvoyGatewayFiles => envoy_gateway::files::start(parts, mode).await,
+        }
+    }
+
+    /// The objects, changed so that the gateway names the endpoints that the header `header` lists as those that may be
+    /// chosen.
+    ///
+    /// # Errors
+    /// When the manifests lack what is to be changed.
+    pub(super) fn with_subset(self, objects: &Manifests, header: &str) -> Result<Vec<Value>> {
+        match self {
+            Self::EnvoyGatewayFiles => envoy_gateway::with_subset(objects, header),
+        }
+    }
+
+    /// The objects, changed so that the gateway speaks TLS with the picker, and part of the name of the picker's
+    /// cluster in Envoy's statistics.
+    ///
+    /// # Errors
+    /// When the manifests lack what is to be changed.
+    pub(super) fn with_tls(self, objects: &Manifests) -> Result<(Vec<Value>, &'static str)> {
+        match self {
+            Self::EnvoyGatewayFiles => envoy_gateway::with_tls(objects),
+        }
+    }
+}
+
+/// What happens to requests without a picker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mode {
+    /// They are answered by some server.
+    FailOpen,
+    /// They are refused.
+    FailClose,
+}
+
+impl Mode {
+    /// As the API spells it.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::FailOpen => "FailOpen",
+            Self::FailClose => "FailClose",
+        }
+    }
+}
+
+/// What all sites are made of.
+#[derive(Debug)]
+pub(super) struct Parts {
+    /// The folder of the control planes and their CRDs.
+    pub(super) planes: PathBuf,
+    /// Lodesman.
+    pub(super) lodesman: PathBuf,
+    /// Envoy.
+    pub(super) envoy: PathBuf,
+    /// `kubectl`: a program and its first arguments.
+    pub(super) kubectl: Vec<String>,
+    /// The folder of the manifests.
+    pub(super) manifests: PathBuf,
+}
+
+impl Parts {
+    /// Starts the model servers.
+    ///
+    /// # Errors
+    /// When they do not start.
+    pub(super) async fn fleet(&self) -> Result<Fleet> {
+        let args = ADAPTERS.iter().flat_map(|adapter| ["--lora", adapter]);
+        Fleet::at(&self.lodesman, SocketAddr::from(FIRST), SERVERS, args).await
+    }
+
+    /// The manifests for `gateway` in `mode`.
+    ///
+    /// # Errors
+    /// When they cannot be rendered.
+    pub(super) async fn overlay(&self, gateway: &str, mode: Mode) -> Result<Manifests> {
+        let variant = match mode {
+            Mode::FailOpen => "fail-open",
+            Mode::FailClose => "fail-close",
+        };
+        let directory = self.manifests.join("overlays").join(gateway).join(variant);
+        Manifests::render(&self.kubectl, &directory).await
+    }
+}
+
+/// Where the objects live.
+#[derive(Debug)]
+pub(super) enum World {
+    /// In a file.
+    Files(Files),
+}
+
+/// A gateway that works. Dropping it ends all of it.
+#[derive(Debug)]
+pub(super) struct Site {
+    pub(super) gateway: Gateway,
+    pub(super) mode: Mode,
+    /// Where clients send.
+    pub(super) proxy: SocketAddr,
+    /// Names the address of Envoy's admin interface.
+    pub(super) admin: PathBuf,
+    /// Control plane and Envoy.
+    pub(super) processes: Vec<Process>,
+    pub(super) world: World,
+    /// What has been applied.
+    pub(super) objects: Manifests,
+    pub(super) fleet: Fleet,
+    pub(super) picker: Picker,
+    /// Files of all of them.
+    pub(super) directory: TempDir,
+}
+
+impl Site {
+    /// Waits until a request is placed.
+    ///
+    /// # Errors
+    /// When none is in time; the error shows what the control plane said.
+    pub(super) async fn settled(mut self) -> Result<Self> {
+        let wanted = Ask::post();
+        let asked = placed(self.proxy, &wanted, SETTLED);
+        let settled = match self.processes.first_mut() {
+            Some(plane) => plane.while_alive(asked).await,
+            None => asked.await,
+        };
+        settled.with_context(|| {
+            let said = self.processes.iter().map(Process::output);
+            format!("no request is placed; the control plane says:\n{}", said.collect::<String>())
+        })?;
+        Ok(self)
+    }
+
+    /// Applies each object in place of the one of its kind and name, or as a new one.
+    ///
+    /// # Errors
+    /// When one is refused.
+    pub(super) fn put(&mut self, objects: Vec<Value>) -> Result<()> {
+        for object in objects {
+            self.objects.put(object);
+        }
+        match &self.world {
+            World::Files(files) => files.write(&self.objects),
+        }
+    }
+
+    /// The sum of Envoy's statistics whose names contain all of `parts`.
+    ///
+    /// # Errors
+    /// When the admin interface does not answer.
+    pub(super) async fn stat(&self, parts: &[&str]) -> Result<u64> {
+        let admin = fs::read_to_string(&self.admin)?.trim().parse()?;
+        let answer = Client::http1(admin).get("/stats").await?;
+        ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
+        let page = answer.text();
+        let lines = page.lines().filter_map(|line| line.split_once(": "));
+        let wanted = lines.filter(|(name, _)| parts.iter().all(|part| name.contains(part)));
+        Ok(wanted.filter_map(|(_, value)| value.parse::<u64>().ok()).sum())
+    }
+}

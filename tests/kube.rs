@@ -1,0 +1,11 @@
+//! The binary against a real Kubernetes API server.
+//!
+//! The test plays the kubelets, simulated model servers on loopback addresses of their own are the
+//! pods, and the binary runs with the token of its own account and the rights that we ship. Without a
+//! server (see `scripts/testkube.sh`) the tests say that they were not run.
+
+#[cfg(test)]
+mod kube {
+    mod crds;
+    mod stage;
+}
