@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
 use crate::app::StartError;
+use crate::app::leader::Seat;
 use crate::app::stop::DISCOVERY;
 use crate::app::supervisor::{Plane, Supervisor};
 use crate::config::{Flags, Kubernetes, LabelSelector, Resolved, TargetPorts};
@@ -32,7 +33,7 @@ enum Kind {
     /// A list or a file.
     Discovery(discovery::Source),
     /// An InferencePool, or pods by their labels.
-    Kubernetes(Box<k8s::Source>),
+    Kubernetes(Box<k8s::Source>, Seat),
     /// Nothing is decided.
     Null,
 }
@@ -81,13 +82,20 @@ impl Source {
         let retry = flags.kind_retry_interval;
         let settings =
             k8s::Settings { namespace: namespace.clone(), pool: pool.clone(), members, retry };
-        let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)));
+        let seat = Seat {
+            client: access.client.clone(),
+            namespace: namespace.clone(),
+            pool: pool.clone(),
+            instance: environment.pod_name.clone().unwrap_or_else(|| NAMELESS.to_owned()),
+            elected: flags.ha_enable_leader_election,
+        };
+        let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)), seat);
         Self { namespace, pool, kind }
     }
 
     /// Adds the metrics that only this source has.
     pub(super) fn register(&self, metrics: &Metrics) -> anyhow::Result<()> {
-        if let Kind::Kubernetes(source) = &self.kind {
+        if let Kind::Kubernetes(source, _) = &self.kind {
             metrics.register(Box::new(source.watches()?))?;
         }
         Ok(())
@@ -98,6 +106,7 @@ impl Source {
         self,
         events: mpsc::Sender<Event>,
         readiness: watch::Sender<Readiness>,
+        metrics: &Metrics,
         tasks: &mut Supervisor,
     ) {
         match self.kind {
@@ -105,10 +114,13 @@ impl Source {
                 discovery::follow(source, events).await?;
                 std::future::pending().await
             }),
-            Kind::Kubernetes(source) => tasks.spawn(Plane::Control, "kubernetes", async move {
+            Kind::Kubernetes(source, seat) => {
                 let verdicts = watch::Sender::new(Arc::default());
-                Ok(source.run(Outlets { events, readiness, verdicts }).await?)
-            }),
+                seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                tasks.spawn(Plane::Control, "kubernetes", async move {
+                    Ok(source.run(Outlets { events, readiness, verdicts }).await?)
+                });
+            }
             Kind::Null => {}
         }
     }
