@@ -18,6 +18,7 @@ demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by i
 test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null
 	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
+	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
