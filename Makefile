@@ -45,7 +45,7 @@ load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --reques
 	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
 
 image: ## the image IMAGE (lodesman:VERSION) by Docker, or what DOCKER names
-	$(DOCKER) build --tag $(IMAGE) .
+	$(DOCKER) build --build-arg COMMIT=$$(git rev-parse --short=12 HEAD) --tag $(IMAGE) .
 
 image-check: ## build what is in the image, and check that it runs there; needs no Docker, takes minutes
 	$(CARGO) build --profile dist -p lodesman --bin lodesman

@@ -7,7 +7,7 @@ use lodesman_e2e::kube::Cluster;
 use serde_json::json;
 
 use super::objects::arguments;
-use super::render::{INSTALLS, customized, kustomize};
+use super::render::{INSTALLS, OLDER, customized, kustomize};
 
 fn lodesman(args: &[String], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lodesman"));
@@ -35,8 +35,7 @@ fn an_unknown_flag_and_a_bad_value_are_objected_to() {
 #[tokio::test]
 async fn every_argument_is_one_that_the_binary_takes() {
     let Some(cluster) = Cluster::shared().await else { return };
-    let older = "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
-    let mut installs = vec![customized(cluster, older).await];
+    let mut installs = vec![customized(cluster, OLDER).await];
     for folder in INSTALLS.into_iter().chain(["models/sim"]) {
         installs.push(kustomize(cluster, folder).await);
     }
