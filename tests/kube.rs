@@ -7,5 +7,11 @@
 #[cfg(test)]
 mod kube {
     mod crds;
+    mod life;
+    mod load;
+    mod members;
+    mod site;
+    #[path = "../envoy/stage.rs"]
+    #[expect(dead_code, reason = "shared with the tests behind Envoy, which use all of it")]
     mod stage;
 }

@@ -34,7 +34,8 @@ impl Manifests {
     /// Puts `object` in the place of the one of its kind and name, or at the end.
     pub(super) fn put(&mut self, object: Value) {
         let same = |other: &&mut Value| {
-            other["kind"] == object["kind"] && other["metadata"]["name"] == object["metadata"]["name"]
+            other["kind"] == object["kind"]
+                && other["metadata"]["name"] == object["metadata"]["name"]
         };
         match self.0.iter_mut().find(same) {
             Some(place) => *place = object,
@@ -86,5 +87,7 @@ pub(super) fn name(object: &Value) -> Result<&str> {
 /// When there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Result<&'a str> {
     let found = object.pointer(pointer).and_then(Value::as_str);
-    found.with_context(|| format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"]))
+    found.with_context(|| {
+        format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"])
+    })
 }
