@@ -60,7 +60,7 @@ impl Objects {
     pub fn judged(&self, pool: &str) -> Judged {
         let ours = self.entries.iter().filter(|(_, entry)| means(&entry.pool, pool));
         let mut ours: Vec<_> = ours.map(|((kind, _), entry)| Ours { kind: *kind, entry }).collect();
-        ours.sort_by_key(|object| object.seniority());
+        ours.sort_by_key(Ours::seniority);
         let mut judged = Judged::default();
         objectives::judge(&ours, &mut judged);
         let owners = rewrites::judge(&ours, &mut judged);
@@ -217,7 +217,7 @@ impl<'a> Ours<'a> {
         format!("{}/{}", self.kind.full_name(), self.entry.name)
     }
 
-    fn verdict(&self, findings: Findings) -> Verdict {
+    fn verdict(&self, findings: &Findings) -> Verdict {
         Verdict::new(self.kind, self.entry, findings)
     }
 }

@@ -48,7 +48,7 @@ pub struct Verdict {
 
 impl Verdict {
     /// `Conflicted` is said where there is a conflict or was one; `Ready` repeats `Accepted` where it would wait for ever.
-    pub(super) fn new(kind: Kind, entry: &Entry, findings: Findings) -> Self {
+    pub(super) fn new(kind: Kind, entry: &Entry, findings: &Findings) -> Self {
         let accepted = findings.accepted();
         let waits = entry.present.iter().any(|condition| {
             let reason = condition.reason.as_str();
@@ -268,3 +268,6 @@ fn shortened(mut message: String) -> String {
     }
     message
 }
+
+#[cfg(test)]
+mod tests;

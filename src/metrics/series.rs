@@ -84,7 +84,7 @@ impl Series {
         self.errors.with_label_values(&[&**model, target, fairness_id, priority, code]).inc();
     }
 
-    /// Counts a request whose target was chosen by the rule of this object.
+    /// Counts a request whose model was chosen by a rule of this object; names of objects are not capped.
     pub fn rewritten(&self, object: &str) {
         let [model, target, ..] = &self.labels;
         self.rewrites.with_label_values(&[object, model, target]).inc();
@@ -127,11 +127,7 @@ impl RequestFamilies {
                 "Requests that failed.",
                 &ERROR_LABELS,
             )?,
-            rewrites: new.reference_counters(
-                "llm_d_epp_model_rewrite_decisions_total",
-                "Requests whose target was chosen by the rule of an object.",
-                &REWRITE_LABELS,
-            )?,
+            rewrites: rewrites(new)?,
             running: new.gauges(
                 "llm_d_epp_request_running",
                 "Placed requests whose stream is open.",
@@ -199,6 +195,11 @@ impl RequestFamilies {
             labels,
         }
     }
+}
+
+fn rewrites(new: &Families<'_>) -> prometheus::Result<IntCounterVec> {
+    let help = "Requests whose model was chosen by a rewrite rule, by the object that says it.";
+    new.reference_counters("llm_d_epp_model_rewrite_decisions_total", help, &REWRITE_LABELS)
 }
 
 fn ttft(new: &Families<'_>) -> prometheus::Result<HistogramVec> {

@@ -19,7 +19,7 @@ pub struct Routes {
 /// Models to ask for, each with its share of the requests; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
-    /// The object that says so.
+    /// The InferenceModelRewrite that says so; empty where another object or nobody does.
     object: Arc<str>,
     /// Each with the sum of the weights up to its own.
     sums: Box<[(Box<str>, u64)]>,
@@ -38,7 +38,7 @@ impl Routes {
         self.rule(model)?.draw(dice)
     }
 
-    /// The object whose rule [`Routes::target`] follows; empty when it has no name, none when no rule matches.
+    /// The InferenceModelRewrite that [`Routes::target`] follows, empty when it is none; none when no rule matches.
     pub fn object(&self, model: Option<&str>) -> Option<&Arc<str>> {
         self.rule(model).map(|targets| &targets.object)
     }
@@ -60,7 +60,7 @@ impl Targets {
         (!sums.is_empty()).then(|| Self { object: Arc::default(), sums })
     }
 
-    /// The same, said by an object of this name.
+    /// The same, said by an InferenceModelRewrite of this name.
     #[must_use]
     pub fn of(self, object: &str) -> Self {
         Self { object: object.into(), ..self }

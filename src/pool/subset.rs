@@ -118,7 +118,9 @@ mod tests {
     #[test]
     fn a_host_of_two_families_is_named_by_either() {
         let mut specs = [spec("10.0.0.1:3000"), spec("10.0.0.1:3002")];
-        specs.iter_mut().for_each(|spec| spec.other_ips.push("fd00::1".parse().unwrap()));
+        for spec in &mut specs {
+            spec.other_ips.push("fd00::1".parse().unwrap());
+        }
         let snapshot = listed(specs.into());
         assert_eq!(allowed(&snapshot, &["[fd00::1]:3002"]), ["10.0.0.1:3002"]);
         assert_eq!(allowed(&snapshot, &["fd00::1"]), ["10.0.0.1:3000", "10.0.0.1:3002"]);

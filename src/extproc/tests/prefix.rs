@@ -72,6 +72,15 @@ fn a_prompt_is_known_under_the_model_that_is_asked_for() {
 }
 
 #[test]
+fn a_prompt_is_known_under_the_model_that_a_rule_names() {
+    let (mut rig, index) = rig();
+    after(&mut rig, &index, &chat("m", ""), 500);
+    let any = crate::pool::Targets::new([("m", 1)]);
+    rig.pool_hears(Event::Routes(crate::pool::Routes { any, ..Default::default() }));
+    assert_eq!(after(&mut rig, &index, &chat("alias", ""), 500), 8);
+}
+
+#[test]
 fn what_is_not_read_is_not_known() {
     let (mut rig, index) = rig();
     rig.headers(&[CHAT_PATH[0], CHAT_PATH[1], ("content-encoding", "br")], false);

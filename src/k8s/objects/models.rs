@@ -28,7 +28,7 @@ pub(super) fn judge(ours: &[Ours<'_>], rewrites: &Owners<'_>, judged: &mut Judge
                 format!("model {} belongs to {}", quoted(name), winner.full_name())
             });
         }
-        judged.verdicts.push(object.verdict(findings));
+        judged.verdicts.push(object.verdict(&findings));
     }
 }
 

@@ -25,6 +25,6 @@ pub(super) fn judge(ours: &[Ours<'_>], judged: &mut Judged) {
             let winner = Ours { kind: owner, entry: object.entry }.full_name();
             findings.conflict(Reason::Conflicted, || format!("{winner} has the same name"));
         }
-        judged.verdicts.push(object.verdict(findings));
+        judged.verdicts.push(object.verdict(&findings));
     }
 }

@@ -7,6 +7,7 @@ use super::{Judged, Ours, Spec, Weighted, weighted};
 use crate::k8s::types::RewriteSpec;
 use crate::k8s::types::rewrite::Rule;
 use crate::k8s::verdict::{Findings, Reason, quoted};
+use crate::pool::{Routes, Targets};
 
 /// The only way of matching that is defined.
 const EXACT: &str = "Exact";
@@ -24,7 +25,7 @@ pub(super) fn judge<'a>(ours: &[Ours<'a>], judged: &mut Judged) -> Owners<'a> {
     for &object in ours {
         let Spec::Rewrite(spec) = &object.entry.spec else { continue };
         let findings = judge_one(object, spec, &mut owners, judged);
-        judged.verdicts.push(object.verdict(findings));
+        judged.verdicts.push(object.verdict(&findings));
     }
     owners
 }
@@ -41,25 +42,17 @@ fn judge_one<'a>(
         let targets: Vec<Weighted<'_>> =
             rule.targets.iter().map(|to| (to.model_rewrite.as_str(), to.weight)).collect();
         let Some(targets) = weighted(&place, &targets, &mut findings) else { continue };
+        let targets = targets.of(&object.entry.name);
         for claim in claims(&place, rule, &mut findings) {
             match owners.entry(claim) {
                 Vacant(free) => {
                     free.insert((object, at));
                     findings.in_effect();
-                    match claim {
-                        Some(model) => {
-                            drop(judged.routes.exact.insert(model.into(), targets.clone()))
-                        }
-                        None => judged.routes.any = Some(targets.clone()),
-                    }
+                    send(claim, &targets, &mut judged.routes);
                 }
                 Occupied(taken) if is(taken.get(), object, at) => (),
                 Occupied(taken) => {
-                    let (owner, rule) = taken.get();
-                    findings.conflict(Reason::Conflicted, || {
-                        let what = claim.map_or_else(|| "all other models".to_owned(), quoted);
-                        format!("{place}: {what} belongs to rules[{rule}] of {}", owner.full_name())
-                    });
+                    findings.conflict(Reason::Conflicted, || lost(&place, claim, taken.get()));
                 }
             }
         }
@@ -69,6 +62,20 @@ fn judge_one<'a>(
 
 fn is(&(owner, rule): &(Ours<'_>, usize), object: Ours<'_>, at: usize) -> bool {
     std::ptr::eq(owner.entry, object.entry) && rule == at
+}
+
+fn send(claim: Claim<'_>, targets: &Targets, routes: &mut Routes) {
+    match claim {
+        Some(model) => {
+            routes.exact.insert(model.into(), targets.clone());
+        }
+        None => routes.any = Some(targets.clone()),
+    }
+}
+
+fn lost(place: &str, claim: Claim<'_>, (owner, rule): &(Ours<'_>, usize)) -> String {
+    let what = claim.map_or_else(|| "all other models".to_owned(), quoted);
+    format!("{place}: {what} belongs to rules[{rule}] of {}", owner.full_name())
 }
 
 /// What a rule is for. A match that cannot be understood is left out, it does not match all.
