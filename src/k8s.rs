@@ -42,6 +42,9 @@ mod follow;
 mod gauges;
 mod keep;
 mod kind;
+mod refusal;
+#[cfg(test)]
+mod testing;
 mod view;
 
 /// What is to be followed.
