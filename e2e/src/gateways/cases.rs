@@ -74,9 +74,9 @@ impl Case {
             Self::Forged => "ignored",
             Self::Tls => "works",
             Self::Killed if mode == Mode::FailOpen => "200 / 200",
-            Self::Killed => "500 / 500",
+            Self::Killed => "503 / 503",
             Self::Hung if mode == Mode::FailOpen => "200 / 200",
-            Self::Hung => "500 / 500",
+            Self::Hung => "503 / 503",
         })
     }
 

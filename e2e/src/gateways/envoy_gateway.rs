@@ -1,6 +1,7 @@
 //! Envoy Gateway: what both of its ways to run have in common.
 
 pub(super) mod files;
+pub(super) mod kubernetes;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
@@ -12,6 +13,8 @@ use super::picker;
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 /// Its own API.
 const API: &str = "gateway.envoyproxy.io/v1alpha1";
+/// The metadata in which a gateway names the endpoints that may be chosen.
+const SUBSET: &str = "envoy.lb.subset_hint";
 /// The Gateway API.
 const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
 
@@ -36,10 +39,13 @@ pub(super) fn with_subset(objects: &Manifests, header: &str) -> Result<Vec<Value
            local subset = handle:headers():get('{header}')
            if subset then
              handle:streamInfo():dynamicMetadata():set(
-               'envoy.lb.subset_hint', 'x-gateway-destination-endpoint-subset', subset)
+               '{SUBSET}', 'x-gateway-destination-endpoint-subset', subset)
            end
          end"
     );
+    let read = policy.pointer_mut("/spec/extProc/0/metadata/accessibleNamespaces");
+    let read = read.and_then(Value::as_array_mut).context("the policy shows no metadata")?;
+    read.push(json!(SUBSET));
     policy["spec"]["lua"] = json!([{"type": "Inline", "inline": script}]);
     Ok(vec![policy])
 }

@@ -2,15 +2,17 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
 use serde_json::Value;
 use tempfile::TempDir;
 
 use super::asking::{Ask, placed};
+use super::cluster::Kubernetes;
 use super::envoy_gateway::{self, files::Files};
 use super::manifests::Manifests;
 use super::picker::Picker;
@@ -32,16 +34,19 @@ pub(super) const ADAPTERS: [&str; 2] = ["sql", "chat"];
 pub enum Gateway {
     /// Envoy Gateway that reads files.
     EnvoyGatewayFiles,
+    /// Envoy Gateway in Kubernetes.
+    EnvoyGateway,
 }
 
 impl Gateway {
     /// All, in the order in which they are tried and shown.
-    pub(super) const ALL: [Self; 1] = [Self::EnvoyGatewayFiles];
+    pub(super) const ALL: [Self; 2] = [Self::EnvoyGatewayFiles, Self::EnvoyGateway];
 
     /// Its name in the table.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::EnvoyGatewayFiles => "Envoy Gateway, files",
+            Self::EnvoyGateway => "Envoy Gateway, Kubernetes",
         }
     }
 
@@ -52,6 +57,7 @@ impl Gateway {
     pub(super) async fn start(self, parts: &Parts, mode: Mode) -> Result<Site> {
         match self {
             Self::EnvoyGatewayFiles => envoy_gateway::files::start(parts, mode).await,
+            Self::EnvoyGateway => envoy_gateway::kubernetes::start(parts, mode).await,
         }
     }
 
@@ -62,7 +68,9 @@ impl Gateway {
     /// When the manifests lack what is to be changed.
     pub(super) fn with_subset(self, objects: &Manifests, header: &str) -> Result<Vec<Value>> {
         match self {
-            Self::EnvoyGatewayFiles => envoy_gateway::with_subset(objects, header),
+            Self::EnvoyGatewayFiles | Self::EnvoyGateway => {
+                envoy_gateway::with_subset(objects, header)
+            }
         }
     }
 
@@ -73,7 +81,7 @@ impl Gateway {
     /// When the manifests lack what is to be changed.
     pub(super) fn with_tls(self, objects: &Manifests) -> Result<(Vec<Value>, &'static str)> {
         match self {
-            Self::EnvoyGatewayFiles => envoy_gateway::with_tls(objects),
+            Self::EnvoyGatewayFiles | Self::EnvoyGateway => envoy_gateway::with_tls(objects),
         }
     }
 }
@@ -106,8 +114,8 @@ pub(super) struct Parts {
     pub(super) lodesman: PathBuf,
     /// Envoy.
     pub(super) envoy: PathBuf,
-    /// `kubectl`: a program and its first arguments.
-    pub(super) kubectl: Vec<String>,
+    /// `kubectl`.
+    pub(super) kubectl: PathBuf,
     /// The folder of the manifests.
     pub(super) manifests: PathBuf,
 }
@@ -122,17 +130,32 @@ impl Parts {
         Fleet::at(&self.lodesman, SocketAddr::from(FIRST), SERVERS, args).await
     }
 
-    /// The manifests for `gateway` in `mode`.
+    /// What a user applies for `gateway` in `mode`, with a Gateway to try it.
     ///
     /// # Errors
-    /// When they cannot be rendered.
-    pub(super) async fn overlay(&self, gateway: &str, mode: Mode) -> Result<Manifests> {
-        let variant = match mode {
-            Mode::FailOpen => "fail-open",
-            Mode::FailClose => "fail-close",
-        };
-        let directory = self.manifests.join("overlays").join(gateway).join(variant);
-        Manifests::render(&self.kubectl, &directory).await
+    /// When it cannot be rendered.
+    pub(super) async fn objects(&self, gateway: &str, mode: Mode) -> Result<Manifests> {
+        let tried = self.manifests.join("try").join(gateway);
+        let mut objects = Manifests::render(&self.kubectl, &tried).await?;
+        let overlay = self.manifests.join("overlays").join(format!("{gateway}-failopen"));
+        if mode == Mode::FailOpen && overlay.is_dir() {
+            for object in Manifests::render(&self.kubectl, &overlay).await?.0 {
+                objects.put(object);
+            }
+        }
+        Ok(objects)
+    }
+
+    /// Starts Envoy with a configuration; its admin interface writes its address into the file `admin`.
+    ///
+    /// # Errors
+    /// When it cannot be started.
+    pub(super) fn proxy(&self, bootstrap: &Path, admin: &Path, node: &[&str]) -> Result<Process> {
+        let mut command = Command::new(&self.envoy);
+        command.arg("--config-path").arg(bootstrap).arg("--admin-address-path").arg(admin);
+        command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]);
+        command.args(node);
+        Process::spawn(command)
     }
 }
 
@@ -141,6 +164,8 @@ impl Parts {
 pub(super) enum World {
     /// In a file.
     Files(Files),
+    /// In an API server.
+    Kubernetes(Box<Kubernetes>),
 }
 
 /// A gateway that works. Dropping it ends all of it.
@@ -186,12 +211,24 @@ impl Site {
     ///
     /// # Errors
     /// When one is refused.
-    pub(super) fn put(&mut self, objects: Vec<Value>) -> Result<()> {
-        for object in objects {
-            self.objects.put(object);
+    pub(super) async fn put(&mut self, objects: Vec<Value>) -> Result<()> {
+        for object in &objects {
+            self.objects.put(object.clone());
         }
         match &self.world {
             World::Files(files) => files.write(&self.objects),
+            World::Kubernetes(kubernetes) => kubernetes.apply(&objects).await,
+        }
+    }
+
+    /// The cluster of a gateway that runs in one.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub(super) fn kubernetes(&self) -> Result<&Kubernetes> {
+        match &self.world {
+            World::Files(_) => bail!("{} runs in no cluster", self.gateway.title()),
+            World::Kubernetes(kubernetes) => Ok(kubernetes),
         }
     }
 

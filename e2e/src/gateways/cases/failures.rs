@@ -8,7 +8,7 @@ use crate::gateways::asking::{Ask, placed, statuses};
 use crate::gateways::site::Site;
 
 /// How long a request may be without an answer before the client is said to wait.
-const PATIENCE: Duration = Duration::from_secs(15);
+const PATIENCE: Duration = Duration::from_secs(30);
 /// From the return of the picker until a request is placed.
 const BACK: Duration = Duration::from_secs(40);
 

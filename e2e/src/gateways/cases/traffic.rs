@@ -63,9 +63,9 @@ pub(super) async fn large(site: &mut Site) -> Result<String> {
 /// Where the gateway names the endpoints that may be chosen, no other is, and with none of them the answer is 503.
 pub(super) async fn subset(site: &mut Site) -> Result<String> {
     let before = site.objects.clone();
-    site.put(site.gateway.with_subset(&site.objects, SUBSET)?)?;
+    site.put(site.gateway.with_subset(&site.objects, SUBSET)?).await?;
     let seen = kept_to(site).await;
-    site.put(before.0)?;
+    site.put(before.0).await?;
     seen
 }
 
@@ -118,7 +118,7 @@ pub(super) async fn forged(site: &mut Site) -> Result<String> {
 pub(super) async fn tls(site: &mut Site) -> Result<String> {
     let before = site.objects.clone();
     let (objects, cluster) = site.gateway.with_tls(&site.objects)?;
-    site.put(objects)?;
+    site.put(objects).await?;
     let seen = eventually(TAKEN, async || {
         ask(site.proxy, &Ask::post()).await?.placed()?;
         let handshakes = site.stat(&[cluster, "ssl.handshake"]).await?;
@@ -126,7 +126,7 @@ pub(super) async fn tls(site: &mut Site) -> Result<String> {
         Ok("works".to_owned())
     })
     .await;
-    site.put(before.0)?;
+    site.put(before.0).await?;
     seen
 }
 
