@@ -8,10 +8,12 @@ mod asking;
 mod cases;
 mod cluster;
 mod envoy_gateway;
+mod istio;
 mod manifests;
 mod picker;
 mod pods;
 mod site;
+mod subset;
 mod table;
 
 use std::path::PathBuf;

@@ -1,11 +1,12 @@
 //! What is tried at each gateway, and what must come of it.
 
 mod failures;
+mod security;
 mod traffic;
 
 use anyhow::Result;
 
-use super::site::{Gateway, Mode, Site};
+use super::site::{Gateway, Mode, Security, Site};
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +25,14 @@ pub(super) enum Case {
     Adapter,
     /// A client that names its server.
     Forged,
+    /// Istio's name for the picker.
+    Authority,
+    /// A gateway that speaks plaintext with the picker.
+    Plaintext,
     /// A gateway that speaks TLS with the picker.
     Tls,
+    /// Istio's name for the picker, as the name of a TLS server.
+    ServerName,
     /// No picker at its address.
     Killed,
     /// A picker that accepts and never answers.
@@ -34,7 +41,7 @@ pub(super) enum Case {
 
 impl Case {
     /// All, in the order in which they are run and shown.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 13] = [
         Self::Post,
         Self::Get,
         Self::Stream,
@@ -43,8 +50,11 @@ impl Case {
         Self::Forged,
         Self::Killed,
         Self::Hung,
+        Self::Authority,
         Self::Subset,
+        Self::Plaintext,
         Self::Tls,
+        Self::ServerName,
     ];
 
     /// Its name in the table.
@@ -57,7 +67,10 @@ impl Case {
             Self::Subset => "subset of the endpoints",
             Self::Adapter => "LoRA adapter",
             Self::Forged => "forged destination",
+            Self::Authority => "authority with `|`",
+            Self::Plaintext => "plaintext to the picker",
             Self::Tls => "TLS to the picker",
+            Self::ServerName => "TLS without `sni`",
             Self::Killed => "picker killed: POST / GET",
             Self::Hung => "picker hung: POST / GET",
         }
@@ -72,7 +85,10 @@ impl Case {
             Self::Subset => "kept to",
             Self::Adapter => "to its holder",
             Self::Forged => "ignored",
-            Self::Tls => "works",
+            Self::Plaintext | Self::Tls => "works",
+            Self::Authority | Self::ServerName if gateway != Gateway::Istio => return None,
+            Self::Authority => "works",
+            Self::ServerName => "refused; log and metric tell",
             Self::Killed if mode == Mode::FailOpen => "200 / 200",
             Self::Killed => "503 / 503",
             Self::Hung if mode == Mode::FailOpen => "200 / 200",
@@ -93,7 +109,10 @@ impl Case {
             Self::Subset => traffic::subset(site).await,
             Self::Adapter => traffic::adapter(site).await,
             Self::Forged => traffic::forged(site).await,
-            Self::Tls => traffic::tls(site).await,
+            Self::Authority => security::authority(site).await,
+            Self::Plaintext => security::spoken(site, Security::Plaintext).await,
+            Self::Tls => security::spoken(site, Security::Tls).await,
+            Self::ServerName => security::server_name(site).await,
             Self::Killed => failures::killed(site).await,
             Self::Hung => failures::hung(site).await,
         }

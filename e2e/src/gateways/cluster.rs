@@ -105,6 +105,15 @@ impl Kubernetes {
         Ok(())
     }
 
+    /// Deletes an object of a user.
+    ///
+    /// # Errors
+    /// When it is not there.
+    pub(super) async fn delete(&self, object: &Value) -> Result<()> {
+        let kind = (text(object, "/apiVersion")?, text(object, "/kind")?);
+        self.place().delete(kind, text(object, "/metadata/name")?).await
+    }
+
     /// The place of the manifests.
     pub(super) fn place(&self) -> Namespace<'_> {
         let (name, client) = (self.namespace.clone(), self.client.clone());

@@ -8,13 +8,12 @@ use serde_json::{Value, json};
 
 use super::manifests::Manifests;
 use super::picker;
+use super::subset;
 
 /// The controller that a GatewayClass names.
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 /// Its own API.
 const API: &str = "gateway.envoyproxy.io/v1alpha1";
-/// The metadata in which a gateway names the endpoints that may be chosen.
-const SUBSET: &str = "envoy.lb.subset_hint";
 /// The Gateway API.
 const GATEWAY_API: &str = "gateway.networking.k8s.io/v1";
 
@@ -34,24 +33,15 @@ fn configuration(provider: &Value) -> Value {
 /// The policy that names the picker, with a filter before it that takes the subset from `header`.
 pub(super) fn with_subset(objects: &Manifests, header: &str) -> Result<Vec<Value>> {
     let mut policy = objects.one("EnvoyExtensionPolicy")?.clone();
-    let script = format!(
-        "function envoy_on_request(handle)
-           local subset = handle:headers():get('{header}')
-           if subset then
-             handle:streamInfo():dynamicMetadata():set(
-               '{SUBSET}', 'x-gateway-destination-endpoint-subset', subset)
-           end
-         end"
-    );
     let read = policy.pointer_mut("/spec/extProc/0/metadata/accessibleNamespaces");
     let read = read.and_then(Value::as_array_mut).context("the policy shows no metadata")?;
-    read.push(json!(SUBSET));
-    policy["spec"]["lua"] = json!([{"type": "Inline", "inline": script}]);
+    read.push(json!(subset::NAMESPACE));
+    policy["spec"]["lua"] = json!([{"type": "Inline", "inline": subset::script(header)}]);
     Ok(vec![policy])
 }
 
 /// The policy that names the picker, by a Backend whose certificate is not checked.
-pub(super) fn with_tls(objects: &Manifests) -> Result<(Vec<Value>, &'static str)> {
+pub(super) fn with_tls(objects: &Manifests) -> Result<Vec<Value>> {
     let mut policy = objects.one("EnvoyExtensionPolicy")?.clone();
     let address = picker::address();
     let name = "picker-by-tls";
@@ -67,5 +57,5 @@ pub(super) fn with_tls(objects: &Manifests) -> Result<(Vec<Value>, &'static str)
     let references = policy.pointer_mut("/spec/extProc/0/backendRefs");
     *references.context("the policy refers to nothing")? =
         json!([{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name}]);
-    Ok((vec![backend, policy], "extproc"))
+    Ok(vec![backend, policy])
 }

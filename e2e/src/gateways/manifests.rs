@@ -25,13 +25,15 @@ impl Manifests {
 
     /// Puts `object` in the place of the one of its kind and name, or at the end.
     pub(super) fn put(&mut self, object: Value) {
-        let same = |other: &&mut Value| {
-            other["kind"] == object["kind"] && other["metadata"]["name"] == object["metadata"]["name"]
-        };
-        match self.0.iter_mut().find(same) {
+        match self.0.iter_mut().find(|other| same(other, &object)) {
             Some(place) => *place = object,
             None => self.0.push(object),
         }
+    }
+
+    /// Whether there is an object of that one's kind and name.
+    pub(super) fn has(&self, object: &Value) -> bool {
+        self.0.iter().any(|other| same(other, object))
     }
 
     /// The first object of this kind.
@@ -71,6 +73,11 @@ impl Manifests {
             .find(listens)
             .with_context(|| format!("the manifests have no Deployment that listens on {port}"))
     }
+}
+
+/// Whether both have the same kind and name.
+fn same(one: &Value, other: &Value) -> bool {
+    ["/kind", "/metadata/name"].iter().all(|path| one.pointer(path) == other.pointer(path))
 }
 
 /// The name of an object.

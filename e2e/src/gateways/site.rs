@@ -8,12 +8,13 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use clap::ValueEnum;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::asking::{Ask, placed};
 use super::cluster::Kubernetes;
 use super::envoy_gateway::{self, files::Files};
+use super::istio;
 use super::manifests::Manifests;
 use super::picker::Picker;
 use crate::client::Client;
@@ -36,17 +37,20 @@ pub enum Gateway {
     EnvoyGatewayFiles,
     /// Envoy Gateway in Kubernetes.
     EnvoyGateway,
+    /// Istio.
+    Istio,
 }
 
 impl Gateway {
     /// All, in the order in which they are tried and shown.
-    pub(super) const ALL: [Self; 2] = [Self::EnvoyGatewayFiles, Self::EnvoyGateway];
+    pub(super) const ALL: [Self; 3] = [Self::EnvoyGatewayFiles, Self::EnvoyGateway, Self::Istio];
 
     /// Its name in the table.
     pub(super) fn title(self) -> &'static str {
         match self {
             Self::EnvoyGatewayFiles => "Envoy Gateway, files",
             Self::EnvoyGateway => "Envoy Gateway, Kubernetes",
+            Self::Istio => "Istio",
         }
     }
 
@@ -58,6 +62,7 @@ impl Gateway {
         match self {
             Self::EnvoyGatewayFiles => envoy_gateway::files::start(parts, mode).await,
             Self::EnvoyGateway => envoy_gateway::kubernetes::start(parts, mode).await,
+            Self::Istio => istio::start(parts, mode).await,
         }
     }
 
@@ -71,19 +76,43 @@ impl Gateway {
             Self::EnvoyGatewayFiles | Self::EnvoyGateway => {
                 envoy_gateway::with_subset(objects, header)
             }
+            Self::Istio => Ok(istio::with_subset(header)),
         }
     }
 
-    /// The objects, changed so that the gateway speaks TLS with the picker, and part of the name of the picker's
-    /// cluster in Envoy's statistics.
+    /// The objects, changed so that the gateway speaks with the picker like that; none where it does so anyway.
     ///
     /// # Errors
     /// When the manifests lack what is to be changed.
-    pub(super) fn with_tls(self, objects: &Manifests) -> Result<(Vec<Value>, &'static str)> {
-        match self {
-            Self::EnvoyGatewayFiles | Self::EnvoyGateway => envoy_gateway::with_tls(objects),
+    pub(super) fn with_security(self, objects: &Manifests, security: Security) -> Result<Vec<Value>> {
+        match (self, security) {
+            (Self::Istio, Security::Tls) => Ok(Vec::new()),
+            (Self::Istio, Security::Plaintext) => {
+                istio::with_tls(objects, json!({"mode": "DISABLE"}))
+            }
+            (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Plaintext) => Ok(Vec::new()),
+            (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Tls) => {
+                envoy_gateway::with_tls(objects)
+            }
         }
     }
+
+    /// What stands in the name of the picker's cluster in Envoy's statistics.
+    pub(super) fn cluster(self) -> &'static str {
+        match self {
+            Self::EnvoyGatewayFiles | Self::EnvoyGateway => "extproc",
+            Self::Istio => "outbound|9002||",
+        }
+    }
+}
+
+/// How a gateway speaks with the picker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Security {
+    /// TLS, without a look at the certificate.
+    Tls,
+    /// HTTP/2 without TLS.
+    Plaintext,
 }
 
 /// What happens to requests without a picker.
@@ -138,9 +167,17 @@ impl Parts {
         let tried = self.manifests.join("try").join(gateway);
         let mut objects = Manifests::render(&self.kubectl, &tried).await?;
         let overlay = self.manifests.join("overlays").join(format!("{gateway}-failopen"));
-        if mode == Mode::FailOpen && overlay.is_dir() {
-            for object in Manifests::render(&self.kubectl, &overlay).await?.0 {
-                objects.put(object);
+        match mode {
+            Mode::FailClose => {}
+            Mode::FailOpen if overlay.is_dir() => {
+                for object in Manifests::render(&self.kubectl, &overlay).await?.0 {
+                    objects.put(object);
+                }
+            }
+            Mode::FailOpen => {
+                let mut pool = objects.one("InferencePool")?.clone();
+                pool["spec"]["endpointPickerRef"]["failureMode"] = json!(mode.name());
+                objects.put(pool);
             }
         }
         Ok(objects)
@@ -218,6 +255,24 @@ impl Site {
         match &self.world {
             World::Files(files) => files.write(&self.objects),
             World::Kubernetes(kubernetes) => kubernetes.apply(&objects).await,
+        }
+    }
+
+    /// Applies what was applied before, and deletes what has come since.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub(super) async fn restore(&mut self, before: Manifests) -> Result<()> {
+        let after = std::mem::replace(&mut self.objects, before);
+        match &self.world {
+            World::Files(files) => files.write(&self.objects),
+            World::Kubernetes(kubernetes) => {
+                let gone = after.0.iter().filter(|object| !self.objects.has(object));
+                for object in gone {
+                    kubernetes.delete(object).await?;
+                }
+                kubernetes.apply(&self.objects.0).await
+            }
         }
     }
 

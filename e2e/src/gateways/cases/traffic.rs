@@ -65,7 +65,7 @@ pub(super) async fn subset(site: &mut Site) -> Result<String> {
     let before = site.objects.clone();
     site.put(site.gateway.with_subset(&site.objects, SUBSET)?).await?;
     let seen = kept_to(site).await;
-    site.put(before.0).await?;
+    site.restore(before).await?;
     seen
 }
 
@@ -112,22 +112,6 @@ pub(super) async fn forged(site: &mut Site) -> Result<String> {
         ask(site.proxy, &Ask::get().header(DESTINATION, wrong)).await?.placed()?;
     }
     Ok("ignored".to_owned())
-}
-
-/// The gateway may speak TLS with the picker, without a look at its certificate.
-pub(super) async fn tls(site: &mut Site) -> Result<String> {
-    let before = site.objects.clone();
-    let (objects, cluster) = site.gateway.with_tls(&site.objects)?;
-    site.put(objects).await?;
-    let seen = eventually(TAKEN, async || {
-        ask(site.proxy, &Ask::post()).await?.placed()?;
-        let handshakes = site.stat(&[cluster, "ssl.handshake"]).await?;
-        ensure!(handshakes > 0, "no TLS handshake with the picker");
-        Ok("works".to_owned())
-    })
-    .await;
-    site.put(before.0).await?;
-    seen
 }
 
 /// A request for an adapter, unlike the others.
