@@ -1,11 +1,13 @@
 # The face of the project; `make help` lists what there is.
 CARGO ?= cargo
+DOCKER ?= docker
+IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo test lint fuzz docs load clean
+.PHONY: help demo test lint fuzz docs load image image-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by itself
 	@echo "building Lodesman and the demo (some minutes the first time)"
@@ -13,8 +15,9 @@ demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by i
 	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --bin demo
 	@target/release/demo
 
-test: lint ## lints, documentation, and all tests; installs the real Envoy that they need
+test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null
+	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
@@ -33,6 +36,13 @@ docs: ## the documentation of the code, in target/doc
 
 load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --requests 1000'
 	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
+
+image: ## the image IMAGE (lodesman:VERSION) by Docker, or what DOCKER names
+	$(DOCKER) build --tag $(IMAGE) .
+
+image-check: ## build what is in the image, and check that it runs there; needs no Docker, takes minutes
+	$(CARGO) build --profile dist -p lodesman --bin lodesman
+	@scripts/image-check.sh target/dist/lodesman 25000000
 
 clean: ## remove everything that was built or installed here
 	$(CARGO) clean

@@ -16,11 +16,10 @@ use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
 use crate::director::{self, Clock, Director};
-use crate::discovery;
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
-use crate::pool::{Event, Snapshot, State};
+use crate::pool::{Snapshot, State};
 use crate::prefix::Index;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::{Counters, Scraper};
@@ -33,8 +32,9 @@ use crate::server::picker::Picker;
 use crate::telemetry;
 
 use self::listeners::Listeners;
-use self::pool_metrics::{PoolMetrics, Sources};
+use self::pool_metrics::PoolMetrics;
 use self::publisher::{Published, publish};
+use self::sources::Source;
 use self::supervisor::{Plane, Supervisor};
 
 pub use self::listeners::Addresses;
@@ -42,6 +42,7 @@ pub use self::listeners::Addresses;
 mod listeners;
 mod pool_metrics;
 mod publisher;
+mod sources;
 mod stop;
 mod supervisor;
 
@@ -53,6 +54,7 @@ const LONGEST_DOCUMENT: u64 = 1 << 20;
 pub struct App {
     flags: Flags,
     tables: Vec<&'static [Plugin]>,
+    told: Vec<Event>,
     log_level: Option<telemetry::LogLevel>,
 }
 
@@ -101,13 +103,20 @@ struct Parts {
 impl App {
     /// A picker as the flags say, with the plugins of this crate.
     pub fn new(flags: Flags) -> Self {
-        Self { flags, tables: vec![PLUGINS], log_level: None }
+        Self { flags, tables: vec![PLUGINS], told: Vec::new(), log_level: None }
     }
 
     /// Adds plugins that are not of this crate.
     #[must_use]
     pub fn with_plugins(mut self, table: &'static [Plugin]) -> Self {
         self.tables.push(table);
+        self
+    }
+
+    /// Tells the pool something before its source does.
+    #[must_use]
+    pub fn told(mut self, events: Vec<Event>) -> Self {
+        self.told = events;
         self
     }
 
@@ -124,14 +133,10 @@ impl App {
     /// When the configuration is bad or a port is taken; nothing runs then.
     pub async fn start(self, data: Handle, control: Handle) -> Result<Running, StartError> {
         let resolved = resolved(&self.flags, &self.tables)?;
-        let environment = std::env::var("NAMESPACE").ok();
-        let namespace = self.flags.namespace(environment.as_deref()).to_owned();
-        let pool = match self.flags.pool.pool_name.as_str() {
-            "" => "epp".to_owned(),
-            name => name.to_owned(),
-        };
+        let source = Source::of(&self.flags, &resolved).await?;
+        let Source { namespace, pool, .. } = &source;
         let limits = limits(&self.flags, &resolved);
-        let metrics = Metrics::new(&namespace, &pool, self.flags.listen.enable_grpc_stream_metrics);
+        let metrics = Metrics::new(namespace, pool, self.flags.listen.enable_grpc_stream_metrics);
         let parts = Parts {
             metrics: metrics.map_err(anyhow::Error::new)?,
             pool: Arc::default(),
@@ -142,22 +147,22 @@ impl App {
             close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
         };
-        let sources = Sources {
+        let read = pool_metrics::Sources {
             pool: Arc::clone(&parts.pool),
             budget: Arc::clone(&parts.budget),
             scrapes: Arc::clone(&parts.scrapes),
             prefix: parts.prefix.clone(),
         };
-        let pool_metrics =
-            PoolMetrics::new(sources, &namespace, &pool).map_err(anyhow::Error::new)?;
+        let pool_metrics = PoolMetrics::new(read, namespace, pool).map_err(anyhow::Error::new)?;
         parts.metrics.register(Box::new(pool_metrics)).map_err(anyhow::Error::new)?;
+        source.register(&parts.metrics)?;
         let listeners = {
             let _on_control = control.enter();
             Listeners::bind(&self.flags)?
         };
         let addresses = listeners.addresses().map_err(anyhow::Error::new)?;
         let mut supervisor = Supervisor::new(data, control);
-        self.watch_pool(&resolved, &parts, &mut supervisor)?;
+        self.watch_pool(source, &resolved, &parts, &mut supervisor)?;
         self.serve(resolved, limits, listeners, (&parts, &mut supervisor)).await?;
         let Parts { metrics, readiness, close, .. } = parts;
         let drain_timeout = self.flags.listen.drain_timeout;
@@ -167,6 +172,7 @@ impl App {
     /// Starts what keeps the pool current: its source, its writer, the scraper.
     fn watch_pool(
         &self,
+        source: Source,
         resolved: &Resolved,
         parts: &Parts,
         tasks: &mut Supervisor,
@@ -186,39 +192,14 @@ impl App {
             readiness: parts.readiness.clone(),
             prefix: parts.prefix.clone(),
         };
-        let state = State::new(self.flags.scrape.metrics_staleness_threshold);
-        tasks.run(Plane::Control, "pool", publish(state, queue, published));
-        self.find_endpoints(resolved, events, tasks)
-    }
-
-    fn find_endpoints(
-        &self,
-        resolved: &Resolved,
-        events: mpsc::Sender<Event>,
-        tasks: &mut Supervisor,
-    ) -> Result<(), StartError> {
-        let listed = &self.flags.pool.endpoints;
-        match (&resolved.discovery, listed.is_empty()) {
-            (Some(_), false) => {
-                let both =
-                    "--endpoints and dataLayer.discovery both name endpoints, give one of them";
-                Err(StartError::Setup(both.to_owned()))
-            }
-            (Some(file), true) => {
-                follow(discovery::Source::File(file.clone()), events, tasks);
-                Ok(())
-            }
-            (None, false) => {
-                follow(discovery::Source::List(listed.clone()), events, tasks);
-                Ok(())
-            }
-            (None, true) if self.flags.listen.null => Ok(()),
-            (None, true) => {
-                let none = "no source of endpoints: give --endpoints ip:port,… or a configuration with \
-                            dataLayer.discovery (file-discovery)";
-                Err(StartError::Setup(none.to_owned()))
-            }
+        let mut state = State::new(self.flags.scrape.metrics_staleness_threshold);
+        for event in self.told.iter().cloned() {
+            state.apply(event, server::clock::now());
         }
+        parts.pool.store(Arc::new(state.snapshot()));
+        tasks.run(Plane::Control, "pool", publish(state, queue, published));
+        source.follow(events, parts.readiness.clone(), tasks);
+        Ok(())
     }
 
     /// Starts the servers.
@@ -284,10 +265,15 @@ impl App {
             header_limit: size(limits.max_header_bytes),
             body_read_timeout: limits.body_read_timeout,
             idle_timeout: limits.stream_idle_timeout,
-            destination_list: resolved.destinations == Destinations::Multi,
+            destinations: match resolved.destinations {
+                Destinations::Single => 1,
+                Destinations::Multi => usize::MAX,
+            },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
+            report_served: resolved.report_served,
         };
-        let mut director = Director::new(pool, resolved.profile, metrics, how);
+        let director = Director::new(pool, resolved.profile, metrics, how);
+        let mut director = director.with_admission(resolved.detector);
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }
@@ -298,14 +284,6 @@ impl App {
 
 fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {
     Arc::new(Index::new(settings, fastrand::u64(..)))
-}
-
-/// Keeps the pool's list of endpoints current.
-fn follow(source: discovery::Source, events: mpsc::Sender<Event>, tasks: &mut Supervisor) {
-    tasks.spawn(Plane::Control, stop::DISCOVERY, async move {
-        discovery::follow(source, events).await?;
-        std::future::pending().await
-    });
 }
 
 /// Reads the configuration that the flags name, and logs its warnings.

@@ -8,12 +8,13 @@ use crate::schedule::registry::Plugin;
 
 pub use self::address::{Address, Name};
 pub use self::engines::Engines;
-pub use self::flags::{Flags, LogFormat, MetricNames, TlsVersion};
+pub use self::flags::{Flags, Kubernetes, LogFormat, MetricNames, PoolGroup, TlsVersion};
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::sources::Sources;
-pub use self::units::{ChunkBytes, GoDuration, Quantity};
+pub use self::target::{LabelSelector, TargetPorts};
+pub use crate::units::{self, ChunkBytes, GoDuration, Quantity};
 
 pub mod address;
 pub mod argv;
@@ -28,8 +29,8 @@ pub mod problem;
 pub mod reader;
 pub mod resolve;
 pub mod sources;
+pub mod target;
 pub mod tree;
-pub mod units;
 
 /// Reads a configuration document and resolves it; without one, the default policy.
 ///

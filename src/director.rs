@@ -1,7 +1,7 @@
 //! The path of one request: from what the exchange read to a decision.
 //!
-//! Screens the pool by the gateway's subset, runs the profile over what is left, and keeps the decision inside its
-//! deadline by a ladder of rungs. A fault of ours (a plugin that panics, the deadline missed) still ends in a pick;
+//! Screens the pool by the gateway's subset, refuses what may be shed while nobody has room, runs the profile over what is
+//! left, and keeps the decision inside its deadline by a ladder of rungs. A fault of ours (a plugin that panics, the deadline missed) still ends in a pick;
 //! only a failed filter under fail-close refuses.
 
 use std::cell::RefCell;
@@ -13,18 +13,21 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, FailureMode, InFlight, Slot, Snapshot, Subset};
+use crate::pool::{Endpoint, FailureMode, InFlight, Routes, Slot, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Limits, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+    DetectorStep, Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
+    least, least_of,
 };
 
+use self::admission::{Admission, Verdict};
 use self::affinity::Affinity;
 
+mod admission;
 mod affinity;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -41,7 +44,9 @@ pub struct Ask<'a> {
     pub request: &'a Parsed,
     /// The prompt's block hashes by [`Director::hashing`]; empty when there is no prompt or nobody asks for it.
     pub chain: &'a Chain,
-    /// The request has no body: any endpoint will do, the least loaded is taken.
+    /// Those of its headers that are in [`Director::headers`].
+    pub headers: &'a Headers,
+    /// The request has no body: any endpoint that the policy allows will do, the least loaded is taken.
     pub bodyless: bool,
     /// The model to ask the server for; none when the API names no model.
     pub model: Option<&'a str>,
@@ -84,6 +89,8 @@ pub enum Rejection {
     NoEndpoints,
     /// Endpoints could serve the request but have no room.
     Saturated,
+    /// The same, of a request that is shed for others before its policy is asked.
+    Shed,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -97,6 +104,10 @@ pub struct Director {
     settings: Settings,
     /// None when no plugin needs it.
     affinity: Option<Affinity>,
+    /// None when everything is admitted.
+    admission: Option<Admission>,
+    /// Names in lower case, sorted.
+    headers: Vec<Arc<str>>,
 }
 
 /// Tells the time; virtual where time is.
@@ -148,7 +159,18 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, profile, metrics, settings, affinity: None }
+        let (affinity, admission, headers) = (None, None, Vec::new());
+        let mut director = Self { pool, profile, metrics, settings, affinity, admission, headers };
+        director.gather_headers();
+        director
+    }
+
+    /// Refuses requests below priority 0 while the detector says that the pool is full.
+    #[must_use]
+    pub fn with_admission(mut self, detector: DetectorStep) -> Self {
+        self.admission = Some(Admission::by(detector));
+        self.gather_headers();
+        self
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
@@ -163,6 +185,20 @@ impl Director {
         Some(self.affinity.as_ref()?.hashing())
     }
 
+    /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
+    pub fn headers(&self) -> &[Arc<str>] {
+        &self.headers
+    }
+
+    fn gather_headers(&mut self) {
+        let admission = self.admission.iter().flat_map(Admission::headers);
+        let mut names: Vec<Arc<str>> =
+            self.profile.headers().chain(admission).map(Arc::from).collect();
+        names.sort_unstable();
+        names.dedup();
+        self.headers = names;
+    }
+
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.affinity {
@@ -173,6 +209,11 @@ impl Director {
     /// Where metrics go.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
+    }
+
+    /// What is said of requests before they are placed, as of now.
+    pub fn routes(&self) -> Arc<Routes> {
+        Arc::clone(self.pool.load().routes())
     }
 
     /// Whether a fault may be answered by letting the gateway go on without us.
@@ -197,23 +238,46 @@ impl Director {
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
         let (snapshot, began) = (self.pool.load(), self.settings.clock.now());
-        let decision = BUFFERS.with_borrow_mut(|(scratch, signals)| {
-            ask.subset.candidates(&snapshot, &mut scratch.candidates);
-            shun(&snapshot, &mut scratch.candidates, began);
-            match (scratch.candidates.is_empty(), snapshot.synced(), ask.bodyless) {
-                (true, false, _) => Err(Rejection::NotSynced),
-                (true, true, _) => Err(Rejection::NoEndpoints),
-                (false, _, true) => {
-                    self.least_loaded(ask, (&snapshot, began), (scratch, signals), dice)
-                }
-                (false, _, false) => {
-                    self.by_policy(ask, (&snapshot, began), (scratch, signals), dice)
-                }
-            }
-        });
+        let decision =
+            BUFFERS.with_borrow_mut(|buffers| self.place(ask, (&snapshot, began), buffers, dice));
         let took = self.settings.clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
+    }
+
+    fn place(
+        &self,
+        ask: Ask<'_>,
+        (snapshot, began): (&Snapshot, Instant),
+        (scratch, signals): &mut (Scratch, Signals),
+        dice: u64,
+    ) -> Result<Decision, Rejection> {
+        let candidates = &mut scratch.candidates;
+        ask.subset.candidates(snapshot, candidates);
+        shun(snapshot, candidates, began);
+        match (candidates.is_empty(), snapshot.synced()) {
+            (true, false) => return Err(Rejection::NotSynced),
+            (true, true) => return Err(Rejection::NoEndpoints),
+            (false, _) => {}
+        }
+        signals.prefix.clear();
+        let cx = context(ask, snapshot, signals, began);
+        keep_servers(cx, candidates);
+        let admission = self.admission.as_ref();
+        let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
+        if verdict == Some(Verdict::Shed) {
+            return Err(Rejection::Shed);
+        }
+        let mut decision = if ask.bodyless {
+            self.least_loaded(cx, scratch, dice)
+        } else {
+            self.by_policy(ask, (snapshot, began), (scratch, signals), dice)
+        }?;
+        if let Some(Verdict::AdmittedBy(fault)) = verdict {
+            self.metrics.degraded(decision.rung.name(), fault.cause());
+            decision.faults.push(fault);
+        }
+        Ok(decision)
     }
 
     fn by_policy(
@@ -224,20 +288,15 @@ impl Director {
         dice: u64,
     ) -> Result<Decision, Rejection> {
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
-        match &self.affinity {
-            Some(affinity) if informed => {
-                affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-            }
-            // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-            _ => signals.prefix.clear(),
+        // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
+        if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
-        let Ask { request, model, .. } = ask;
-        let cx = PickContext { request, model, snapshot, signals, now: began };
+        let cx = context(ask, snapshot, signals, began);
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
-        let leave_out_filters = self.mode(snapshot) == FailureMode::FailOpen;
-        keep_servers(cx, &mut scratch.candidates);
-        let pass = self.profile.pick(cx, Limits { leave_out_filters, late: &late, dice }, scratch);
+        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
+        let pass = self.profile.pick(cx, limits, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
@@ -248,7 +307,7 @@ impl Director {
         self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();
         let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let tokens = request.prompt_tokens.saturating_sub(cached);
+        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
         decision.in_flight = charged(decision.in_flight, cx);
@@ -263,16 +322,17 @@ impl Director {
         Ok(decision)
     }
 
-    /// For requests without a body: the shortest queue, ours included.
+    /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
-        ask: Ask<'_>,
-        (snapshot, now): (&Snapshot, Instant),
-        (scratch, signals): (&mut Scratch, &Signals),
+        cx: PickContext<'_>,
+        scratch: &mut Scratch,
         dice: u64,
     ) -> Result<Decision, Rejection> {
-        let Ask { request, model, .. } = ask;
-        let cx = PickContext { request, model, snapshot, signals, now };
+        let PickContext { snapshot, now, .. } = cx;
+        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
+        let pass = self.profile.guard(cx, limits, scratch);
+        let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();
         total.resize(candidates.len(), 0.0);
@@ -283,8 +343,14 @@ impl Director {
         chosen.extend(least_of(total.iter().copied(), dice));
         let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
         let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &[]);
-        decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)
+        self.count(rung, &faults);
+        let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
+        Ok(Decision { faults, ..decision })
+    }
+
+    /// Whether a filter that fails is left out.
+    fn opens(&self, snapshot: &Snapshot) -> bool {
+        self.mode(snapshot) == FailureMode::FailOpen
     }
 
     fn refused(&self, refusal: Refusal) -> Rejection {
@@ -325,6 +391,16 @@ impl Rung {
             Self::LoadOnly => 2,
         }
     }
+}
+
+fn context<'a>(
+    ask: Ask<'a>,
+    snapshot: &'a Snapshot,
+    signals: &'a Signals,
+    now: Instant,
+) -> PickContext<'a> {
+    let Ask { request, model, headers, .. } = ask;
+    PickContext { request, model, headers, snapshot, signals, now }
 }
 
 fn decision(

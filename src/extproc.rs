@@ -69,10 +69,12 @@ pub struct Settings {
     pub body_read_timeout: Duration,
     /// Longest silence of a stream after its decision, then it is taken for lost and ended; none when it may last.
     pub idle_timeout: Option<Duration>,
-    /// Whether all chosen endpoints are named, or only the first.
-    pub destination_list: bool,
+    /// How many of the chosen endpoints are named at most; 1 for gateways that take no list.
+    pub destinations: usize,
     /// Whether the gateway's subset hint is ignored.
     pub ignore_subset: bool,
+    /// Whether clients are told which endpoint served them; for conformance tests.
+    pub report_served: bool,
 }
 
 /// What the caller does next.
@@ -107,6 +109,8 @@ pub struct Exchange {
     /// The gateway has told who answers.
     served: bool,
     identity: u128,
+    /// How urgent the request is, by what was read of it so far.
+    priority: i32,
     head: RequestHeaders,
     api: Option<Api>,
     subset: Subset,
@@ -123,7 +127,8 @@ pub struct Exchange {
 }
 
 impl Exchange {
-    /// An exchange that has received nothing; `identity` is random, for a request that has no id.
+    /// An exchange that has received nothing; `identity` is random: the id of a request that has none, and what a rule
+    /// with several targets draws by.
     pub fn new(director: Arc<Director>, settings: Arc<Settings>, identity: u128) -> Self {
         let account = Account::new(Arc::clone(director.metrics()));
         let share = settings.budget.share();
@@ -134,6 +139,7 @@ impl Exchange {
             observed: false,
             served: false,
             identity,
+            priority: 0,
             head: RequestHeaders::default(),
             api: None,
             subset: Subset::All,
@@ -156,14 +162,17 @@ impl Exchange {
             self.modes = Some(message.protocol_config.map(Modes::told).unwrap_or_default());
         }
         self.observed |= message.observability_mode;
-        if let Some(metadata) = message.metadata_context.filter(|m| !m.filter_metadata.is_empty()) {
-            self.metadata(&metadata);
+        let metadata = message.metadata_context.filter(|m| !m.filter_metadata.is_empty());
+        if let Some(metadata) = &metadata {
+            self.metadata(metadata);
         }
         match message.request {
             Some(Message::RequestHeaders(headers)) => self.request_headers(headers, now),
             Some(Message::RequestBody(body)) => self.request_body(body),
             Some(Message::RequestTrailers(_)) => self.request_trailers(),
-            Some(Message::ResponseHeaders(headers)) => self.response_headers(headers, now),
+            Some(Message::ResponseHeaders(headers)) => {
+                self.response_headers(headers, metadata.as_ref(), now);
+            }
             Some(Message::ResponseBody(body)) => self.response_body(body, now),
             Some(Message::ResponseTrailers(_)) => self.response_trailers(now),
             None => self.anomaly("unknown_message"),
@@ -177,9 +186,10 @@ impl Exchange {
         Some(Ask {
             request: &asked.parsed,
             chain: &asked.chain,
+            headers: &self.head.asked,
             bodyless: asked.bodyless,
-            model: target.as_deref().or_else(|| asked.model()),
-            priority: 0,
+            model: target.model.as_deref().or_else(|| asked.parsed.model_name()),
+            priority: self.priority,
             subset: &self.subset,
         })
     }
@@ -189,7 +199,7 @@ impl Exchange {
         match outcome {
             Ok(decision) => self.place(decision),
             Err(Rejection::NotSynced) if self.may_step_aside() => {
-                let who = who(&self.phase, &self.head);
+                let who = who(&self.phase, &self.head, self.priority);
                 self.account.refused(who, "epp_error", "ServiceUnavailable");
                 self.end = Some(End::Unavailable);
             }
@@ -237,7 +247,7 @@ impl Exchange {
     /// A fault of ours, caught around a call of this exchange: refuses the request if that is still possible.
     pub fn failed(&mut self) {
         self.anomaly("panic");
-        self.account.refused(who(&self.phase, &self.head), "epp_error", "Internal");
+        self.account.refused(who(&self.phase, &self.head, self.priority), "epp_error", "Internal");
         if matches!(self.phase, Phase::Headers | Phase::Relaying | Phase::Trailers | Phase::Done) {
             self.replies.clear();
             self.end = Some(End::Internal);
@@ -301,7 +311,11 @@ impl Exchange {
     }
 
     fn refuse(&mut self, refusal: &Refusal) {
-        self.account.refused(who(&self.phase, &self.head), refusal.outcome(), refusal.code());
+        self.account.refused(
+            who(&self.phase, &self.head, self.priority),
+            refusal.outcome(),
+            refusal.code(),
+        );
         let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
         let reply = refusal.reply(dialect, &self.request_id());
         self.phase = Phase::Done;
@@ -356,16 +370,17 @@ impl Exchange {
     }
 }
 
-fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders) -> Who<'a> {
+fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders, priority: i32) -> Who<'a> {
     let (model, target) = match phase {
         Phase::Deciding { asked, target } => {
-            (asked.model(), target.as_deref().or_else(|| asked.model()))
+            let model = asked.parsed.model_name();
+            (model, target.model.as_deref().or(model))
         }
         Phase::Headers | Phase::Body(_) | Phase::Relaying | Phase::Trailers | Phase::Done => {
             (None, None)
         }
     };
-    Who { model, target, fairness_id: head.fairness_id.text() }
+    Who { model, target, fairness_id: head.fairness_id.text(), priority }
 }
 
 #[cfg(test)]

@@ -1,6 +1,203 @@
 //! Kubernetes: the InferencePool that we pick for, its pods, and the objects that say what requests want.
+//!
+//! Each kind has a follower (`follow.rs`) that keeps its objects, converted, and never gives up; one task makes endpoints
+//! of the pool and its pods (`view.rs`) and tells the pool's queue. What the API server does not answer changes nothing:
+//! the last state stays.
 
+use std::fmt::{self, Debug};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::{Api, Client, Resource};
+use serde::de::DeserializeOwned;
+use tokio::sync::{mpsc, watch};
+use tokio::task::{JoinError, JoinSet};
+
+use crate::config::{LabelSelector, PoolGroup, TargetPorts};
+use crate::pool::Event;
+use crate::pool::readiness::Readiness;
+
+pub use self::client::{Access, AccessError};
+pub use self::gauges::Watches;
+
+use self::convert::{Member, Target};
+use self::follow::{Follower, Labels, Listing};
+use self::keep::Keeper;
+use self::kind::Kind;
+use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
+use self::view::{Said, View};
+
+pub mod lease;
+pub mod objects;
 pub mod types;
+pub mod verdict;
 
+mod client;
+mod convert;
 #[cfg(test)]
 mod crds;
+mod fault;
+mod follow;
+mod gauges;
+mod keep;
+mod kind;
+mod refusal;
+#[cfg(test)]
+mod testing;
+mod view;
+
+/// What is to be followed.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where all objects are.
+    pub namespace: String,
+    /// Which pods are endpoints.
+    pub members: Members,
+    /// Time between two looks for a kind that is absent or forbidden.
+    pub retry: Duration,
+}
+
+/// Which pods are endpoints.
+#[derive(Clone, Debug)]
+pub enum Members {
+    /// Those of an InferencePool.
+    Pool {
+        /// Its name.
+        name: String,
+        /// Its API group.
+        group: PoolGroup,
+    },
+    /// Those with some labels; there is no InferencePool.
+    Selected {
+        /// Their labels.
+        selector: LabelSelector,
+        /// Their ports.
+        ports: TargetPorts,
+    },
+}
+
+/// Follows a pool and its pods.
+pub struct Source {
+    followers: Followers,
+    keeper: Keeper,
+}
+
+/// Who is told.
+#[derive(Clone, Debug)]
+pub struct Outlets {
+    /// The pool's queue; when it is full, we wait.
+    pub events: mpsc::Sender<Event>,
+    /// What we lack.
+    pub readiness: watch::Sender<Readiness>,
+}
+
+impl Source {
+    /// A source that asks nothing before it runs.
+    pub fn new(client: Client, settings: Settings) -> Self {
+        let Settings { namespace, members, retry } = settings;
+        let mut followers = Followers { client, namespace, retry, kinds: vec![], tasks: vec![] };
+        let (view, pool) = match members {
+            Members::Pool { name, group } => {
+                let key = format!("InferencePool {}/{name}", followers.namespace);
+                (View::of_pool(key), followers.pool(&name, group))
+            }
+            Members::Selected { selector, ports } => {
+                let none = watch::channel(Listing::default()).1;
+                (View::of_selector(Target::new(&selector, ports)), none)
+            }
+        };
+        let labels = watch::Sender::default();
+        let pods = followers.pods(labels.subscribe());
+        Self { followers, keeper: Keeper { view, pool, pods, labels } }
+    }
+
+    /// The metrics of its watches; `pool` is the name on their labels.
+    ///
+    /// # Errors
+    /// When a family is malformed, which a test excludes.
+    pub fn watches(&self, pool: &str) -> prometheus::Result<Watches> {
+        let Followers { kinds, namespace, .. } = &self.followers;
+        Watches::new(kinds.clone(), namespace, pool)
+    }
+
+    /// Tells what it finds, until the pool's queue is gone.
+    ///
+    /// # Errors
+    /// When a task of it panicked.
+    pub async fn run(self, outlets: Outlets) -> Result<(), JoinError> {
+        let mut tasks = JoinSet::new();
+        for follower in self.followers.tasks {
+            tasks.spawn(follower);
+        }
+        tasks.spawn(self.keeper.run(outlets));
+        tasks.join_next().await.unwrap_or(Ok(()))
+    }
+}
+
+impl Debug for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Source").field("keeper", &self.keeper).finish_non_exhaustive()
+    }
+}
+
+/// One follower for each kind, not running yet.
+struct Followers {
+    client: Client,
+    namespace: String,
+    retry: Duration,
+    kinds: Vec<Arc<Kind>>,
+    tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
+}
+
+impl Followers {
+    fn pool(&mut self, name: &str, group: PoolGroup) -> watch::Receiver<Listing<Said>> {
+        let (api_group, version) = match group {
+            PoolGroup::V1 => (GROUP, "v1"),
+            PoolGroup::V1Alpha2 => (LEGACY_GROUP, "v1alpha2"),
+        };
+        let resource = resource(api_group, version, "InferencePool", "inferencepools");
+        let kind = self.kind(&resource.group, &resource.plural, "the endpoints");
+        let only = Some(format!("metadata.name={name}"));
+        let (client, all) = (self.client.clone(), watch::channel(Some(Arc::default())).1);
+        match group {
+            PoolGroup::V1 => {
+                let api = Api::namespaced_with(client, &self.namespace, &resource);
+                self.follow(api, kind, only, (convert::pool, all))
+            }
+            PoolGroup::V1Alpha2 => {
+                let api = Api::namespaced_with(client, &self.namespace, &resource);
+                self.follow(api, kind, only, (convert::legacy_pool, all))
+            }
+        }
+    }
+
+    fn pods(&mut self, labels: Labels) -> watch::Receiver<Listing<Member>> {
+        let kind = self.kind("", "pods", "the endpoints");
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        self.follow(api, kind, None, (convert::member, labels))
+    }
+
+    fn kind(&mut self, group: &str, plural: &str, purpose: &'static str) -> Arc<Kind> {
+        let kind = Kind::new(group, plural, &self.namespace, purpose);
+        self.kinds.push(Arc::clone(&kind));
+        kind
+    }
+
+    fn follow<K, T>(
+        &mut self,
+        api: Api<K>,
+        kind: Arc<Kind>,
+        fields: Option<String>,
+        (convert, labels): (fn(K) -> Option<T>, Labels),
+    ) -> watch::Receiver<Listing<T>>
+    where
+        K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
+        T: PartialEq + Send + Sync + 'static,
+    {
+        let (listing, listed) = watch::channel(Listing::default());
+        let follower = Follower { api, kind, fields, convert, listing, retry: self.retry };
+        self.tasks.push(Box::pin(follower.run(labels)));
+        listed
+    }
+}

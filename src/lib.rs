@@ -37,6 +37,7 @@
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
+//! | [`units`] | yes | durations and sizes as Go programs spell them |
 //! | [`wire`] | yes | the generated messages |
 //!
 //! Core modules do no I/O, read no clock and roll no dice: the time and a random number are arguments. So the same code
@@ -47,9 +48,10 @@
 //! 1. [`server::grpc`] polls the stream; a message goes to the exchange ([`extproc::Exchange::receive`]).
 //! 2. Headers are read once; the body is held as slices of the receive buffer, and scanned and hashed as it arrives
 //!    ([`request::Scan`], [`prefix::Hashing`]).
-//! 3. At the end of the body the exchange asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it
-//!    by the gateway's subset, finds who has how much of the prompt ([`prefix::Index`]) and runs the
-//!    [`schedule::Profile`]: filters, weighted scorers, picker.
+//! 3. At the end of the body the exchange finds out how urgent the request is and which model is asked for
+//!    ([`pool::Routes`]), and asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it by the
+//!    gateway's subset, finds who has how much of the prompt ([`prefix::Index`]) and runs the [`schedule::Profile`]:
+//!    filters, weighted scorers, picker.
 //! 4. The chosen endpoint is charged ([`pool::InFlight`]) and counts as having the prompt, and the exchange replies:
 //!    headers as a difference, the body as it came.
 //! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`]).
@@ -85,4 +87,5 @@ pub mod scrape;
 pub mod server;
 pub mod sim;
 pub mod telemetry;
+pub mod units;
 pub mod wire;

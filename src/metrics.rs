@@ -13,6 +13,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::leader::LeaderMetrics;
 use self::prefix::PrefixFamilies;
 pub use self::prefix::PrefixMatches;
 pub use self::series::{Labels, Series};
@@ -20,6 +21,7 @@ use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
 
 mod buckets;
+mod leader;
 mod prefix;
 mod series;
 mod streams;
@@ -54,6 +56,8 @@ pub struct Metrics {
     pub aborted: HistogramVec,
     /// What happens before a stream is opened.
     pub connections: Connections,
+    /// Leadership, and what a leader writes.
+    pub leader: LeaderMetrics,
 }
 
 impl Metrics {
@@ -121,6 +125,7 @@ impl Metrics {
                 &["outcome"],
             )?,
             connections: Connections::new(&new)?,
+            leader: LeaderMetrics::new(&new)?,
             families: new.described.take(),
             registry,
         };
@@ -225,6 +230,15 @@ impl Families<'_> {
 
     fn gauges(&self, name: &str, help: &str, labels: &[&str]) -> prometheus::Result<IntGaugeVec> {
         self.registered(IntGaugeVec::new(Opts::new(name, help), labels)?)
+    }
+
+    fn our_gauges(
+        &self,
+        name: &str,
+        help: &str,
+        labels: &[&str],
+    ) -> prometheus::Result<IntGaugeVec> {
+        self.registered(IntGaugeVec::new(self.ours(name, help), labels)?)
     }
 
     fn histogram(&self, name: &str, help: &str, buckets: &[f64]) -> prometheus::Result<Histogram> {

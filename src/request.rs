@@ -63,6 +63,13 @@ pub struct Parsed {
     stray: Spans,
 }
 
+impl Parsed {
+    /// The model that the client named.
+    pub fn model_name(&self) -> Option<&str> {
+        self.model.as_ref().map(|model| &*model.name)
+    }
+}
+
 impl fmt::Debug for Parsed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Parsed")

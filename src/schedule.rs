@@ -1,8 +1,9 @@
 //! How an endpoint is chosen: filters, weighted scorers, a picker.
 //!
 //! A [`Profile`] is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
-//! goes to the picker. Plugins are rows of the table [`registry::PLUGINS`]; each is one file under `filter/`,
-//! `scorer/`, `picker/` or `producer/`. A plugin that panics is left out of the pass, never of the process.
+//! goes to the picker. Before it a [`Detector`] says how full the candidates are. Plugins are rows of the table
+//! [`registry::PLUGINS`]; each is one file under `filter/`, `scorer/`, `picker/`, `detector/` or `producer/`. A plugin that
+//! panics is left out of the pass, never of the process.
 
 use std::fmt::Debug;
 use std::time::Instant;
@@ -10,11 +11,16 @@ use std::time::Instant;
 use crate::pool::{Slot, Snapshot};
 use crate::request::Parsed;
 
+pub use self::detector::{Detector, DetectorStep};
+pub use self::headers::Headers;
 pub use self::producer::{Producer, Product};
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
 pub use self::signals::{Needs, Signals};
 
 pub(crate) mod capability;
+pub mod detector;
+pub mod filter;
+pub mod headers;
 pub mod picker;
 pub mod producer;
 pub mod profile;
@@ -30,6 +36,8 @@ pub struct PickContext<'a> {
     pub request: &'a Parsed,
     /// The model to ask the server for, after rewriting; none when the API names no model.
     pub model: Option<&'a str>,
+    /// The headers that plugins read.
+    pub headers: &'a Headers,
     /// The pool; the same for all plugins of a decision.
     pub snapshot: &'a Snapshot,
     /// What was found out about the request; what no configured plugin needs is empty.
@@ -38,16 +46,34 @@ pub struct PickContext<'a> {
     pub now: Instant,
 }
 
+impl<'a> PickContext<'a> {
+    /// The value of a header that a plugin of this configuration reads, by its name in lower case; none where the request
+    /// has it not, or not as text.
+    pub fn header(self, name: &str) -> Option<&'a str> {
+        std::str::from_utf8(self.headers.find(name)?).ok()
+    }
+}
+
 /// Removes candidates that must not be chosen.
 pub trait Filter: Debug + Send + Sync {
     /// Keeps the candidates that may be chosen, in their order.
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>);
+
+    /// The headers that it reads, in lower case.
+    fn headers(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// Rates candidates.
 pub trait Scorer: Debug + Send + Sync {
     /// Writes a score of 0.0 ..= 1.0 for each candidate; `scores` is as long as `candidates` and holds 0.0.
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]);
+
+    /// The headers that it reads, in lower case.
+    fn headers(&self) -> Vec<&str> {
+        Vec::new()
+    }
 }
 
 /// Chooses by the sums of the scores.

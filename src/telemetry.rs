@@ -112,10 +112,11 @@ fn filter(verbosity: u8, directives: Option<&str>) -> Result<EnvFilter, ParseErr
     Ok(own(level))
 }
 
-/// Our own lines from `level` on, those of libraries from warnings on.
+/// Our own lines from `level` on, those of libraries from warnings on. The client of Kubernetes is mute: it would log each
+/// attempt of an outage, and gives us the error besides.
 fn own(level: LevelFilter) -> EnvFilter {
     let libraries = level.min(LevelFilter::WARN);
-    EnvFilter::new(format!("{libraries},{}={level}", env!("CARGO_CRATE_NAME")))
+    EnvFilter::new(format!("{libraries},kube_client=off,{}={level}", env!("CARGO_CRATE_NAME")))
 }
 
 fn subscriber<W>(

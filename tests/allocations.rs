@@ -12,6 +12,7 @@ use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, FailureMode, Sample, State, Subset};
 use lodesman::prefix::{Chain, Index};
 use lodesman::request::{Parsed, PromptPart};
+use lodesman::schedule::Headers;
 use lodesman::schedule::registry::PLUGINS;
 use lodesman_e2e::wait::now;
 
@@ -61,6 +62,7 @@ fn a_decision_with_warm_buffers_allocates_nothing() {
         let ask = Ask {
             request: &request,
             chain: &chain,
+            headers: &Headers::default(),
             bodyless: false,
             model: Some("m"),
             priority: 0,

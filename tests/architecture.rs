@@ -8,18 +8,19 @@ use std::path::{Path, PathBuf};
 /// in this list.
 const LADDER: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Generated, &[]),
+    ("units", Kind::Core, &[]),
     ("metrics", Kind::Core, &[]),
     ("pool", Kind::Core, &[]),
     ("request", Kind::Core, &[]),
     ("prefix", Kind::Core, &["pool", "request"]),
-    ("schedule", Kind::Core, &["pool", "request", "prefix"]),
+    ("schedule", Kind::Core, &["units", "pool", "request", "prefix"]),
     ("director", Kind::Core, &["metrics", "pool", "request", "prefix", "schedule"]),
     (
         "extproc",
         Kind::Core,
         &["wire", "metrics", "pool", "request", "prefix", "schedule", "director"],
     ),
-    ("config", Kind::Shell, &["pool", "request", "prefix", "schedule", "director"]),
+    ("config", Kind::Shell, &["units", "pool", "request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
     ("sim", Kind::Shell, &[]),
     ("telemetry", Kind::Shell, &["config"]),
@@ -239,7 +240,7 @@ fn every_plugin_file_is_in_the_table() {
     let sources = sources();
     let table = &sources.iter().find(|source| source.path == "schedule/registry.rs").unwrap().text;
     let mut count = 0;
-    for kind in ["filter", "scorer", "picker", "producer"] {
+    for kind in ["filter", "scorer", "picker", "detector", "producer"] {
         let folder = format!("schedule/{kind}/");
         for file in sources.iter().filter_map(|source| source.path.strip_prefix(&folder)) {
             let row = format!("{kind}::{}::PLUGIN", file.trim_end_matches(".rs"));

@@ -19,6 +19,7 @@ mod grpc {
     mod render;
     mod rewriting;
     mod rig;
+    mod routes;
     mod stream;
     mod usage;
 }

@@ -18,6 +18,7 @@ use lodesman::metrics::Metrics;
 use lodesman::pool::{self, EndpointSpec, FailureMode, Sample, State, Subset};
 use lodesman::prefix::Index;
 use lodesman::request::{Parsed, PromptPart};
+use lodesman::schedule::Headers;
 use lodesman::schedule::registry::PLUGINS;
 use lodesman::sim::engine::{Engine, EngineSpec, Event, Job, JobId};
 
@@ -184,6 +185,7 @@ impl Fleet {
         let ask = Ask {
             request,
             chain: &chain,
+            headers: &Headers::default(),
             bodyless: false,
             model: Some("m"),
             priority: 0,

@@ -293,7 +293,9 @@ before the answer ended), `unobserved` (the end of the answer was not ours to se
             prefix: None,
         };
         let pool = PoolMetrics::new(sources, "ns", "pool").unwrap();
-        let mut rows: Vec<_> = metrics.families().iter().chain(pool.desc()).collect();
+        let watches = crate::k8s::Watches::new(Vec::new(), "ns", "pool").unwrap();
+        let added = pool.desc().into_iter().chain(watches.desc());
+        let mut rows: Vec<_> = metrics.families().iter().chain(added).collect();
         rows.sort_by(|a, b| a.fq_name.cmp(&b.fq_name));
         let mut page = HEAD.to_owned();
         for row in rows {

@@ -13,12 +13,14 @@ use crate::pool::FailureMode;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Document {
-    api_version: &'static str,
-    kind: &'static str,
+    pub(in crate::config) api_version: &'static str,
+    pub(in crate::config) kind: &'static str,
     /// Instances: the listed ones in their order, then those that come by default.
     pub plugins: Vec<Instance>,
     /// The profile.
     pub scheduling_profiles: Vec<Profile>,
+    /// Admission.
+    pub flow_control: FlowControl,
     /// Where endpoints and their signals come from.
     pub data_layer: DataLayer,
     /// How requests are read.
@@ -68,6 +70,14 @@ pub struct Reference {
     pub plugin_ref: String,
 }
 
+/// Admission.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FlowControl {
+    /// What says how full the pool is.
+    pub saturation_detector: Reference,
+}
+
 /// Where endpoints and their signals come from.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
@@ -109,30 +119,9 @@ pub struct Own {
     limits: Map<String, Value>,
 }
 
-impl Document {
-    /// A document of the present version.
-    pub(super) fn new(
-        plugins: Vec<Instance>,
-        profile: Profile,
-        data_layer: DataLayer,
-        parsers: Vec<Reference>,
-        own: &file::Own,
-    ) -> Self {
-        Self {
-            api_version: file::GROUP_VERSION,
-            kind: file::KIND,
-            plugins,
-            scheduling_profiles: vec![profile],
-            data_layer,
-            request_handler: RequestHandler { parsers },
-            lodesman: Own::of(own),
-        }
-    }
-}
-
 impl Own {
     /// The limits are those of a process without a memory limit.
-    fn of(own: &file::Own) -> Self {
+    pub(in crate::config) fn of(own: &file::Own) -> Self {
         let mode: FailureMode = own.failure_mode.unwrap_or_default();
         let limits = own.limits.limits(None);
         Self {

@@ -14,10 +14,10 @@ use crate::config::units::{GoDuration, Quantity};
 use crate::pool::FailureMode;
 
 /// The version that is read and written.
-pub(super) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
+pub(in crate::config) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
 const OLD_GROUP_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 /// The kind of the document.
-pub(super) const KIND: &str = "EndpointPickerConfig";
+pub(in crate::config) const KIND: &str = "EndpointPickerConfig";
 
 /// The document.
 #[derive(Debug, Default, Deserialize)]
@@ -148,7 +148,8 @@ pub struct FlowControl {
     /// Name of the policy that says how far each band may fill the pool.
     #[serde(deserialize_with = "or_default")]
     pub usage_limit_policy_plugin_ref: Option<String>,
-    /// What says how full the pool is.
+    /// What says how full the pool is, by which requests below priority 0 are refused; the instance or the type
+    /// `utilization-detector` when absent.
     #[serde(deserialize_with = "or_default")]
     pub saturation_detector: Option<Reference>,
     /// Whether running requests may be ended for more important ones.

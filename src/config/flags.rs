@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args, ValueEnum};
 
+pub use self::kubernetes::{Kubernetes, PoolGroup};
 pub use self::later::Later;
 
 use crate::config::address::Address;
@@ -16,6 +17,7 @@ use crate::config::sources::MIN_INTERVAL;
 use crate::config::units::{GoDuration, Quantity};
 use crate::pool::FailureMode;
 
+mod kubernetes;
 mod later;
 
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
@@ -37,6 +39,9 @@ pub struct Flags {
     /// What to serve, and how it is configured.
     #[command(flatten, next_help_heading = "Pool and policy")]
     pub pool: Pool,
+    /// What to serve in Kubernetes.
+    #[command(flatten, next_help_heading = "Kubernetes")]
+    pub kubernetes: Kubernetes,
     /// How model servers are watched.
     #[command(flatten, next_help_heading = "Scraping")]
     pub scrape: Scrape,
@@ -135,12 +140,6 @@ pub struct Pool {
     /// `_name._tcp.domain` (its SRV records), comma separated.
     #[arg(long, value_name = "ADDRESSES", value_delimiter = ',')]
     pub endpoints: Vec<Address>,
-    /// Name of the InferencePool.
-    #[arg(long, value_name = "NAME", default_value = "", hide_default_value = true)]
-    pub pool_name: String,
-    /// Its namespace [default: $NAMESPACE, else default].
-    #[arg(long, value_name = "NAMESPACE", default_value = "", hide_default_value = true)]
-    pub pool_namespace: String,
     /// Do not restrict the choice to the endpoints that a gateway names.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
@@ -222,12 +221,6 @@ impl Flags {
     pub fn names() -> Vec<String> {
         let command = Self::augment_args(clap::Command::new(""));
         command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
-    }
-
-    /// The pool's namespace; `environment` is the value of `NAMESPACE`.
-    pub fn namespace<'a>(&'a self, environment: Option<&'a str>) -> &'a str {
-        let given = [Some(self.pool.pool_namespace.as_str()), environment];
-        given.into_iter().flatten().find(|name| !name.is_empty()).unwrap_or("default")
     }
 
     /// A sentence for each flag that was given and has no effect, or will have none some day.

@@ -43,6 +43,10 @@ schedulingProfiles:
   are one; without any of those the default policy holds.
 - `dataLayer.discovery.pluginRef` names a source of endpoints in place of Kubernetes; `dataLayer.injectDefaults: false`
   without a `metrics-data-source` among `dataLayer.sources` means that no metrics page is read.
+- `flowControl.saturationDetector.pluginRef` names the detector by which requests are shed (`utilization-detector` when
+  absent, with its defaults or those of an instance of that name): while it says that no endpoint has room, a request
+  below priority 0 is answered with 429. Saturation is the mean of how full the endpoints are that could take the request,
+  each counted for 1 at most. A detector in a profile is a filter.
 - A producer that a scorer needs and nobody lists has its defaults.
 - `requestHandler.parsers` lists parsers by name or type; what none of them claims is routed unread where
   `passthrough-parser` is the last.
@@ -66,12 +70,14 @@ What the reference does not have. Flags of the same meaning stand over it.
 
 fn configuration() -> String {
     let mut page = format!("{NOTE}{CONFIGURATION}");
-    let kinds: [(&str, Is); 6] = [
+    let kinds: [(&str, Is); 8] = [
         ("Filters", |build| matches!(build, Build::Filter(..))),
         ("Scorers", |build| matches!(build, Build::Scorer(_))),
         ("Pickers", |build| matches!(build, Build::Picker(_))),
+        ("Saturation detectors", |build| matches!(build, Build::Detector(..))),
         ("Producers", |build| matches!(build, Build::Producer(_))),
         ("Profile handlers", |build| matches!(build, Build::SingleProfileHandler)),
+        ("Test aids", |build| matches!(build, Build::ServedVerifier)),
         ("Parsers", |build| matches!(build, Build::Parser)),
     ];
     for (title, is) in kinds {

@@ -69,6 +69,36 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Blocks of `blockSizeTokens` that an endpoint caches where its own size does not count.",
     },
     Parameter {
+        plugins: &["concurrency-detector"],
+        name: "concurrencyMode",
+        default: Some("\"requests\""),
+        summary: "What counts: `requests`, `tokens` (of prompts still to be computed) or `hybrid`, the greater share.",
+    },
+    Parameter {
+        plugins: &["concurrency-detector"],
+        name: "maxConcurrency",
+        default: Some("100"),
+        summary: "Requests in flight on a full endpoint, more than 0.",
+    },
+    Parameter {
+        plugins: &["concurrency-detector"],
+        name: "maxTokenConcurrency",
+        default: Some("1000000"),
+        summary: "Tokens in flight on a full endpoint, more than 0.",
+    },
+    Parameter {
+        plugins: &["concurrency-detector"],
+        name: "headroom",
+        default: Some("0.0"),
+        summary: "As a filter, keeps endpoints that are less full than 1 + `headroom`; 0 or more.",
+    },
+    Parameter {
+        plugins: &["concurrency-detector"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts; there is one count.",
+    },
+    Parameter {
         plugins: &["core-metrics-extractor"],
         name: "engineLabelKey",
         default: Some("null"),
@@ -224,6 +254,30 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Some("null"),
         summary: "Not supported yet: a tokenizer behind a Unix socket.",
     },
+    Parameter {
+        plugins: &["utilization-detector"],
+        name: "queueDepthThreshold",
+        default: Some("5"),
+        summary: "Waiting requests of a full endpoint, more than 0.",
+    },
+    Parameter {
+        plugins: &["utilization-detector"],
+        name: "kvCacheUtilThreshold",
+        default: Some("0.8"),
+        summary: "Used share of the KV cache of a full endpoint, more than 0 and at most 1.",
+    },
+    Parameter {
+        plugins: &["utilization-detector"],
+        name: "metricsStalenessThreshold",
+        default: Some("null"),
+        summary: "Age from which metrics are stale, at least four scrape intervals; `--metrics-staleness-threshold` holds too.",
+    },
+    Parameter {
+        plugins: &["utilization-detector"],
+        name: "headroom",
+        default: Some("0.0"),
+        summary: "As a filter, keeps endpoints that are less full than 1 + `headroom`; 0 or more.",
+    },
 ];
 
 impl Parameter {
@@ -257,8 +311,11 @@ mod tests {
             Build::Filter(build, _) => shown(build(raw)),
             Build::Scorer(build) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
+            Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
-            Build::SingleProfileHandler | Build::Parser => Ok(String::new()),
+            Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => {
+                Ok(String::new())
+            }
         }
     }
 

@@ -14,17 +14,19 @@ use crate::config::sources::Sources;
 use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
-use crate::schedule::Profile;
-use crate::schedule::registry::Plugin;
+use crate::schedule::registry::{Build, Plugin};
+use crate::schedule::{DetectorStep, Profile};
 
 use self::gates::Gates;
-use self::instances::Instances;
+use self::instances::{Instance, Instances, Kind};
 use self::role::Role;
+use self::written::Parts;
 
 mod data_layer;
 mod deprecated;
 mod flow_control;
 mod gates;
+mod in_flight;
 mod instances;
 mod parsers;
 mod prefix;
@@ -39,6 +41,8 @@ mod written;
 pub struct Resolved {
     /// How an endpoint is chosen.
     pub profile: Profile,
+    /// How full the pool is, by which requests below priority 0 are refused.
+    pub detector: DetectorStep,
     /// The prefix index that the profile asks for; none when it asks for none.
     pub prefix: Option<Settings>,
     /// Which requests are read.
@@ -49,6 +53,8 @@ pub struct Resolved {
     pub sources: Sources,
     /// What a fault of ours means; none leaves it to the pool.
     pub failure_mode: Option<FailureMode>,
+    /// Whether answers tell which endpoint has served them.
+    pub report_served: bool,
     /// How many destinations are told to the gateway.
     pub destinations: Destinations,
     /// What a request may cost, as far as it is set.
@@ -95,14 +101,26 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
         .and_then(|profile| prefix::resolve(profile, &instances, tables, &mut problems));
     let parsers = parsers::resolve(file, &instances, tables, &mut problems);
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
+    let detector = flow_control::resolve(file, &instances, tables, &mut problems);
+    in_flight::check(&instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
-    match profile {
-        Some(profile) if problems.iter().all(|problem| problem.severity == Severity::Warning) => {
+    match (profile, detector) {
+        (Some(profile), Some(detector))
+            if problems.iter().all(|problem| problem.severity == Severity::Warning) =>
+        {
             Ok(Resolved {
                 parsers: parsers::set(&parsers),
-                document: written::out(file, &instances, &profile, prefix.as_ref(), &parsers),
+                document: Parts {
+                    profile: &profile,
+                    detector: &detector.name,
+                    prefix: prefix.as_ref(),
+                    parsers: &parsers,
+                }
+                .written(file, &instances),
+                report_served: instances.iter().any(verifies),
                 profile,
+                detector,
                 prefix,
                 discovery: data.discovery,
                 sources: data.sources,
@@ -116,6 +134,11 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     }
 }
 
+/// Whether an instance has answers tell who has served them.
+fn verifies(instance: &Instance<'_>) -> bool {
+    matches!(instance.kind, Kind::Known(Plugin { build: Build::ServedVerifier, .. }))
+}
+
 /// Instances outside profiles that nothing refers to.
 fn unused(file: &File, instances: &Instances<'_>, parsers: &[&str], problems: &mut Vec<Problem>) {
     let discovery = file.data_layer.discovery.as_ref();
@@ -127,7 +150,7 @@ fn unused(file: &File, instances: &Instances<'_>, parsers: &[&str], problems: &m
         } else {
             continue;
         };
-        if matches!(instance.kind, instances::Kind::Known(_) | instances::Kind::Discovery) {
+        if matches!(instance.kind, Kind::Known(_) | Kind::Discovery) {
             let message = format!("`{}` has no effect: it is not in {section}", instance.name);
             problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
         }

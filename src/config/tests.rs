@@ -3,6 +3,8 @@ use expect_test::{Expect, expect};
 use super::*;
 use crate::schedule::registry::PLUGINS;
 
+mod detector;
+
 const HEADER: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
 
 fn with_header(text: &str) -> Result<Resolved, Vec<Problem>> {
@@ -284,13 +286,6 @@ fn a_section_without_its_gate_is_warned_of() {
         &expect![[r"
         epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
         epp.yaml:4: flowControl.priorityBands[0].priority: is missing
-    "]],
-    );
-    refused(
-        "saturationDetector: {pluginRef: utilization-detector}\n",
-        &expect![[r"
-        epp.yaml:3: warning: saturationDetector: is deprecated (write flowControl.saturationDetector)
-        epp.yaml:3: saturationDetector.pluginRef: plugin type `utilization-detector` is not supported yet
     "]],
     );
 }

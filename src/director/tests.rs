@@ -8,6 +8,8 @@ use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 
+mod admission;
+
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
     let (mut state, now) = (State::new(Duration::from_mins(1)), clock::now());
@@ -41,14 +43,21 @@ fn director(pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     by(random(), pool)
 }
 
-fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    let settings = Settings {
+fn settings() -> Settings {
+    Settings {
         forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
         deadline: Duration::from_mins(1),
         scores: false,
         clock: Clock::new(clock::now),
-    };
+    }
+}
+
+fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
+    with(settings(), profile, pool)
+}
+
+fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
     Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
 }
 
@@ -66,6 +75,7 @@ fn decide(director: &Director, model: &str, output_cap: Option<u64>, dice: u64) 
     let subset = Subset::All;
     let ask = Ask {
         request: &request,
+        headers: &Headers::default(),
         bodyless: false,
         model: Some(model),
         priority: 0,
@@ -160,6 +170,7 @@ fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
     let chain = Chain::default();
     let ask = Ask {
         request: &request,
+        headers: &Headers::default(),
         bodyless: true,
         model: None,
         priority: 0,
@@ -181,4 +192,21 @@ fn an_endpoint_that_does_not_answer_is_taken_only_when_no_other_is_left() {
     assert_eq!(reached(&director, "m"), ["pod-1"]);
     endpoints[1].live.reach(true);
     assert_eq!(reached(&director, "m"), ["pod-0", "pod-1"]);
+}
+
+#[test]
+fn the_flag_stands_over_the_pool_and_the_pool_over_the_file() {
+    use FailureMode::{FailClose, FailOpen};
+    let mode = |flag, told, file| {
+        let mut state = State::new(Duration::from_mins(1));
+        state.apply(Event::FailureMode(told), clock::now());
+        let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
+        let how = Settings { forced_failure_mode: flag, failure_mode: file, ..settings() };
+        with(how, random(), &pool).failure_mode()
+    };
+    assert_eq!(mode(Some(FailClose), Some(FailOpen), FailOpen), FailClose);
+    assert_eq!(mode(Some(FailOpen), Some(FailClose), FailClose), FailOpen);
+    assert_eq!(mode(None, Some(FailOpen), FailClose), FailOpen);
+    assert_eq!(mode(None, Some(FailClose), FailOpen), FailClose);
+    assert_eq!(mode(None, None, FailOpen), FailOpen);
 }

@@ -84,6 +84,7 @@ pub(in crate::extproc) struct Who<'a> {
     pub(in crate::extproc) model: Option<&'a str>,
     pub(in crate::extproc) target: Option<&'a str>,
     pub(in crate::extproc) fairness_id: Option<&'a str>,
+    pub(in crate::extproc) priority: i32,
 }
 
 impl Account {
@@ -111,6 +112,13 @@ impl Account {
             series.request_size.observe(bytes as f64);
         }
         self.runs(endpoint, in_flight, series);
+    }
+
+    /// The model that the request is placed for was chosen by the rule of this object.
+    pub(in crate::extproc) fn rewritten(&self, object: &str) {
+        if let Some(placed) = &self.placed {
+            placed.series.rewritten(object);
+        }
     }
 
     /// The request has the place that another stream gave it, where it is counted already.
@@ -258,7 +266,7 @@ impl Account {
             model: who.model.unwrap_or_default(),
             target: who.target.unwrap_or_default(),
             fairness_id: who.fairness_id.unwrap_or(DEFAULT_FLOW),
-            priority: 0,
+            priority: who.priority,
         })
     }
 }

@@ -3,9 +3,12 @@
 //! Gateways put a value into `raw_value` or `value`, pseudo headers first, last or not at all, and some do not lower
 //! the case of names.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use smallvec::SmallVec;
 
+use crate::schedule::Headers;
 use crate::wire::{HeaderMap, HeaderValue};
 
 /// Longest header name that is compared without regard to case.
@@ -55,8 +58,11 @@ pub(in crate::extproc) struct RequestHeaders {
     pub(in crate::extproc) destination: Option<Bytes>,
     pub(in crate::extproc) fairness_id: Aliased,
     pub(in crate::extproc) model_rewrite: Aliased,
+    pub(in crate::extproc) objective: Aliased,
     /// Headers to take off, as far as the client sent them.
     pub(in crate::extproc) removed: SmallVec<[&'static str; 2]>,
+    /// What plugins read.
+    pub(in crate::extproc) asked: Headers,
     original_path: Option<Bytes>,
     forwarded_path: Option<Bytes>,
 }
@@ -79,10 +85,15 @@ pub(in crate::extproc) struct ResponseHeaders {
 }
 
 impl RequestHeaders {
-    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at.
-    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
+    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at. Those that are `wanted` are kept as
+    /// they are.
+    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize, wanted: &[Arc<str>]) -> Self {
         let mut read = Self::default();
-        if !for_each(headers, limit, |name, value| read.take(name, value)) {
+        let take = |name: &[u8], value: Bytes| {
+            read.asked.take(wanted, name, &value);
+            read.take(name, value);
+        };
+        if !for_each(headers, limit, take) {
             read.removed = SmallVec::from_slice(REMOVED);
         }
         let Self { path, original_path, forwarded_path, .. } = &mut read;
@@ -115,6 +126,8 @@ impl RequestHeaders {
         match name {
             "x-llm-d-inference-fairness-id" => self.fairness_id.current = filled(value),
             "x-gateway-inference-fairness-id" => self.fairness_id.deprecated = filled(value),
+            "x-llm-d-inference-objective" => self.objective.current = filled(value),
+            "x-gateway-inference-objective" => self.objective.deprecated = filled(value),
             "x-llm-d-model-name-rewrite" => self.model_rewrite.current = filled(value),
             "x-gateway-model-name-rewrite" => self.model_rewrite.deprecated = filled(value),
             _ => {}
@@ -189,7 +202,7 @@ mod tests {
     }
 
     fn read(pairs: &[(&'static str, &'static str)]) -> RequestHeaders {
-        RequestHeaders::read(map(pairs), 1 << 17)
+        RequestHeaders::read(map(pairs), 1 << 17, &[])
     }
 
     #[test]
@@ -200,9 +213,9 @@ mod tests {
     #[test]
     fn values_are_read_from_either_field_and_names_in_any_case() {
         let mut headers = map(&[("X-Request-ID", "raw")]);
-        assert_eq!(RequestHeaders::read(headers.clone(), 1000).request_id.unwrap(), "raw");
+        assert_eq!(RequestHeaders::read(headers.clone(), 1000, &[]).request_id.unwrap(), "raw");
         headers.headers[0].value = std::mem::take(&mut headers.headers[0].raw_value);
-        assert_eq!(RequestHeaders::read(headers, 1000).request_id.unwrap(), "raw");
+        assert_eq!(RequestHeaders::read(headers, 1000, &[]).request_id.unwrap(), "raw");
     }
 
     #[test]
@@ -239,9 +252,20 @@ mod tests {
         let mut headers = map(&[(":path", "/v1/models")]);
         headers.headers.extend(std::iter::repeat_n(headers.headers[0].clone(), 100_000));
         headers.headers.push(map(&[("x-request-id", "late")]).headers.remove(0));
-        let read = RequestHeaders::read(headers, 1 << 10);
+        let read = RequestHeaders::read(headers, 1 << 10, &[]);
         assert_eq!(read.request_id, None);
         assert_eq!(read.removed.len(), REMOVED.len(), "what was not seen may be forged");
+    }
+
+    #[test]
+    fn what_plugins_read_is_kept_and_nothing_else() {
+        let sent = [("X-Session", "s"), ("x-slo-ttft-ms", "20"), ("accept", "*/*")];
+        let asked = |wanted: &[Arc<str>]| RequestHeaders::read(map(&sent), 1000, wanted).asked;
+        let headers = asked(&["x-session".into(), "x-slo-ttft-ms".into()]);
+        assert_eq!(headers.find("x-session"), Some(&b"s"[..]));
+        assert_eq!(headers.find("x-slo-ttft-ms"), Some(&b"20"[..]), "though it is taken off");
+        assert_eq!(headers.find("accept"), None);
+        assert_eq!(asked(&[]).find("x-session"), None);
     }
 
     #[test]

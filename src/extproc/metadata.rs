@@ -59,8 +59,27 @@ pub(in crate::extproc) fn subset(metadata: &Metadata) -> Option<Hint> {
 
 /// The endpoint that the gateway says has served the request.
 pub(in crate::extproc) fn served(metadata: &Metadata) -> Option<SocketAddr> {
-    let served = metadata.filter_metadata.get(NAMESPACE)?.fields.get(SERVED)?;
-    if let Some(Kind::StringValue(address)) = &served.kind { address.parse().ok() } else { None }
+    served_text(metadata.filter_metadata.get(NAMESPACE)?)?.parse().ok()
+}
+
+/// What the gateway says of it, or that it does not, in the words of the reference's conformance plugin.
+pub(in crate::extproc) fn served_report(metadata: Option<&Metadata>) -> String {
+    let fields = metadata.and_then(|metadata| metadata.filter_metadata.get(NAMESPACE));
+    let report = match fields {
+        None => "fail: missing envoy lb metadata",
+        Some(fields) => {
+            served_text(fields).unwrap_or("fail: missing destination endpoint served metadata")
+        }
+    };
+    report.to_owned()
+}
+
+fn served_text(fields: &Struct) -> Option<&str> {
+    if let Some(Kind::StringValue(text)) = &fields.fields.get(SERVED)?.kind {
+        Some(text)
+    } else {
+        None
+    }
 }
 
 /// What the gateway's load balancer is told: `destination`, the same as in the header, and the scores if there are any.

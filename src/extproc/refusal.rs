@@ -73,6 +73,12 @@ impl Refusal {
             Self::Rejected(Rejection::Saturated) => {
                 terms(429, Some("rejected-saturated"), "saturated", "all endpoints are busy")
             }
+            Self::Rejected(Rejection::Shed) => terms(
+                429,
+                Some("rejected-saturated"),
+                "shed",
+                "all endpoints are busy and the request is of low priority",
+            ),
             Self::Rejected(Rejection::Internal(_)) => terms(
                 503,
                 Some("rejected-internal"),

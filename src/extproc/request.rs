@@ -30,8 +30,8 @@ pub(in crate::extproc) enum Phase {
     Headers,
     /// Its body is read and held.
     Body(Box<Held>),
-    /// All that is to be known is known; `target` is the model to ask for when that is another than the client's.
-    Deciding { asked: Box<Asked>, target: Option<String> },
+    /// All that is to be known is known.
+    Deciding { asked: Box<Asked>, target: Target },
     /// It is decided, the body passes.
     Relaying,
     /// Its body has ended; trailers may follow.
@@ -60,6 +60,15 @@ pub(in crate::extproc) struct Asked {
     pieces: Vec<Bytes>,
     len: usize,
     ended: Ended,
+}
+
+/// Which model is asked for.
+#[derive(Debug, Default)]
+pub(in crate::extproc) struct Target {
+    /// None when it is the one that the client named, if any.
+    pub(in crate::extproc) model: Option<String>,
+    /// The object by whose rule it was chosen; none when no rule was followed.
+    object: Option<Arc<str>>,
 }
 
 /// How the part of a request that a decision can see has ended.
@@ -95,13 +104,6 @@ impl Held {
     }
 }
 
-impl Asked {
-    /// The model that the client named.
-    pub(in crate::extproc) fn model(&self) -> Option<&str> {
-        self.parsed.model.as_ref().map(|model| &*model.name)
-    }
-}
-
 impl Exchange {
     pub(in crate::extproc) fn request_headers(&mut self, message: HttpHeaders, now: Instant) {
         if !matches!(self.phase, Phase::Headers) {
@@ -110,9 +112,11 @@ impl Exchange {
         if message.headers.is_none() {
             self.anomaly("no_header_map");
         }
+        let headers = message.headers.unwrap_or_default();
         self.head =
-            RequestHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+            RequestHeaders::read(headers, self.settings.header_limit, self.director.headers());
         self.api = api_of(&self.head, self.settings.parsers);
+        self.priority = self.director.routes().priority(self.head.objective.text(), None);
         let mode = self.modes().request;
         self.account.received(self.api.map_or("unknown", Api::name), mode.name(), now);
         if message.end_of_stream {
@@ -179,7 +183,7 @@ impl Exchange {
         if self.observed {
             return self.observe(&asked);
         }
-        self.phase = Phase::Deciding { asked: Box::new(asked), target: None };
+        self.phase = Phase::Deciding { asked: Box::new(asked), target: Target::default() };
     }
 
     fn reading(&self) -> Held {
@@ -221,12 +225,12 @@ impl Exchange {
             Err(error) => return self.refuse(&Refusal::Malformed(error)),
         };
         self.api = Some(parsed.api);
-        let target = self.target(&parsed);
-        let unnamed = parsed.model.is_none() && target.is_none();
-        let chain = hashing.filter(|_| parsed.reading == Reading::Read).map(|hashing| {
-            let named = || parsed.model.as_ref().map(|model| &*model.name);
-            hashing.end(target.as_deref().or_else(named), parsed.cache_salt.as_deref())
-        });
+        let target = self.route(&parsed);
+        let model = target.model.as_deref().or_else(|| parsed.model_name());
+        let unnamed = model.is_none();
+        let chain = hashing
+            .filter(|_| parsed.reading == Reading::Read)
+            .map(|hashing| hashing.end(model, parsed.cache_salt.as_deref()));
         let chain = chain.unwrap_or_default();
         let asked = Box::new(Asked { parsed, chain, bodyless: false, pieces, len, ended });
         if self.observed {
@@ -242,15 +246,27 @@ impl Exchange {
         self.phase = Phase::Deciding { asked, target };
     }
 
-    /// The model to ask for when the headers name another one and it can be put into the body.
-    fn target(&self, parsed: &Parsed) -> Option<String> {
-        let target = self.head.model_rewrite.text()?;
+    /// Finds out how urgent the request is, and which model is asked for: by the rule that matches the one that the
+    /// client named, else by the headers, if another name can be put into the body.
+    fn route(&mut self, parsed: &Parsed) -> Target {
+        let (routes, client) = (self.director.routes(), parsed.model_name());
+        self.priority = routes.priority(self.head.objective.text(), client);
+        let dice = u64::try_from(self.identity >> 64).unwrap_or_default();
+        let ruled = routes.target(client, dice);
+        let Some(model) = ruled.or_else(|| self.head.model_rewrite.text()) else {
+            return Target::default();
+        };
+        if self.observed {
+            return Target::default();
+        }
         if !parsed.api.rewritable() || parsed.reading == Reading::Opaque || !parsed.complete {
             self.anomaly("model_not_rewritable");
-            return None;
+            return Target::default();
         }
-        let same = parsed.model.as_ref().is_some_and(|model| &*model.name == target);
-        (!same).then(|| target.to_owned())
+        Target {
+            model: (client != Some(model)).then(|| model.to_owned()),
+            object: routes.object(client).cloned(),
+        }
     }
 
     /// The answer begins. Envoy tells an observer no body modes, so a body that has not ended by now may never come.
@@ -261,6 +277,7 @@ impl Exchange {
         {
             let Held { scan, hashing: _, pieces, len } = *reading;
             let (parsed, chain, ended) = (scan.finish_truncated(), Chain::default(), Ended::Open);
+            self.route(&parsed);
             self.observe(&Asked { parsed, chain, bodyless: false, pieces, len, ended });
         }
     }
@@ -279,10 +296,12 @@ impl Exchange {
             return;
         };
         let in_flight = InFlight::begin(&endpoint.live, asked.parsed.prompt_tokens);
+        let model = asked.parsed.model_name();
         let who = Who {
-            model: asked.model(),
-            target: asked.model(),
+            model,
+            target: model,
             fairness_id: self.head.fairness_id.text(),
+            priority: self.priority,
         };
         self.account.observed(who, endpoint, in_flight);
     }
@@ -294,9 +313,10 @@ impl Exchange {
             return;
         };
         let Asked { parsed, chain, bodyless: _, pieces, len, ended } = *asked;
+        let Target { model: target, object } = target;
         self.chain = chain;
-        let model = parsed.model.as_ref().map(|model| model.name.clone());
-        self.answer.expect(self.api, model.as_deref().zip(target.as_deref()));
+        let model = parsed.model_name();
+        self.answer.expect(self.api, model.zip(target.as_deref()));
         if ended != Ended::Trailers {
             self.phase = Phase::Trailers;
         }
@@ -322,12 +342,16 @@ impl Exchange {
             self.push(reply::trailers(Side::Request));
         }
         let who = Who {
-            model: model.as_deref(),
-            target: target.as_deref().or(model.as_deref()),
+            model,
+            target: target.as_deref().or(model),
             fairness_id: self.head.fairness_id.text(),
+            priority: self.priority,
         };
         if let Some(endpoint) = decision.endpoints.into_iter().next() {
             self.account.placed(who, endpoint, decision.in_flight, len);
+        }
+        if let Some(object) = object {
+            self.account.rewritten(&object);
         }
     }
 
@@ -356,7 +380,7 @@ impl Exchange {
 
     /// What a decision changes of the headers, as a difference: what is set anew and what a client may not send.
     fn change(&self, decision: &Decision) -> Change {
-        let shown = if self.settings.destination_list { decision.endpoints.len() } else { 1 };
+        let shown = decision.endpoints.len().min(self.settings.destinations);
         let destination = listed(decision.endpoints.get(..shown).unwrap_or_default());
         let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
         let mut set_headers = vec![reply::set(metadata::DESTINATION, destination)];

@@ -6,9 +6,12 @@ use bytes::Bytes;
 
 use crate::extproc::headers::ResponseHeaders;
 use crate::extproc::reply::{self, Change, Side};
-use crate::extproc::{BodyMode, Exchange};
+use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::request::{AnswerReader, Api, ModelRestorer, Seen};
-use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
+use crate::wire::{HeaderMutation, HttpBody, HttpHeaders, Metadata};
+
+/// The header of an answer that tells the conformance suite of the Gateway API who served.
+const SERVED_REPORT: &str = "x-conformance-test-served-endpoint";
 
 /// How far the answer is, and what reads it.
 #[derive(Debug, Default)]
@@ -63,7 +66,12 @@ impl Answer {
 }
 
 impl Exchange {
-    pub(in crate::extproc) fn response_headers(&mut self, message: HttpHeaders, now: Instant) {
+    pub(in crate::extproc) fn response_headers(
+        &mut self,
+        message: HttpHeaders,
+        metadata: Option<&Metadata>,
+        now: Instant,
+    ) {
         if self.answer.began() {
             return self.anomaly("duplicate_response_headers");
         }
@@ -78,7 +86,11 @@ impl Exchange {
         let streaming = self.answer.reader.as_ref().is_some_and(|reader| reader.streaming());
         self.account.answered(headers.status, streaming, now);
         self.answer.phase = Phase::Body;
-        let change = self.unmeasured();
+        let mut change = self.unmeasured();
+        if self.settings.report_served {
+            let report = reply::set(SERVED_REPORT, metadata::served_report(metadata));
+            change.headers.get_or_insert_default().set_headers.push(report);
+        }
         self.push(reply::headers(Side::Response, change));
         if message.end_of_stream {
             self.complete(now);

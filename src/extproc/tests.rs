@@ -11,6 +11,7 @@ use self::rig::{CHAT, Rig, word};
 mod observed;
 mod prefix;
 mod rig;
+mod routes;
 mod sequences;
 
 const PICKED: &str = "RH x-gateway-destination-endpoint";

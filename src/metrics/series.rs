@@ -30,6 +30,7 @@ const TTFT_LABELS: [&str; 5] =
     ["model_name", "target_model_name", "fairness_id", "priority", "streaming"];
 const ERROR_LABELS: [&str; 5] =
     ["model_name", "target_model_name", "fairness_id", "priority", "error_code"];
+const REWRITE_LABELS: [&str; 3] = ["model_rewrite_name", "model_name", "target_model"];
 
 /// What tells the series of requests apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -72,6 +73,7 @@ pub struct Series {
     /// Seconds between events of a streamed answer.
     pub itl: Histogram,
     errors: IntCounterVec,
+    rewrites: IntCounterVec,
     labels: [Box<str>; 4],
 }
 
@@ -81,6 +83,12 @@ impl Series {
         let [model, target, fairness_id, priority] = &self.labels;
         self.errors.with_label_values(&[&**model, target, fairness_id, priority, code]).inc();
     }
+
+    /// Counts a request whose model was chosen by a rule of this object; names of objects are not capped.
+    pub fn rewritten(&self, object: &str) {
+        let [model, target, ..] = &self.labels;
+        self.rewrites.with_label_values(&[object, model, target]).inc();
+    }
 }
 
 /// The families of [`Series`].
@@ -88,6 +96,7 @@ impl Series {
 pub(super) struct RequestFamilies {
     requests: IntCounterVec,
     errors: IntCounterVec,
+    rewrites: IntCounterVec,
     running: IntGaugeVec,
     duration: HistogramVec,
     request_size: HistogramVec,
@@ -118,6 +127,7 @@ impl RequestFamilies {
                 "Requests that failed.",
                 &ERROR_LABELS,
             )?,
+            rewrites: rewrites(new)?,
             running: new.gauges(
                 "llm_d_epp_request_running",
                 "Placed requests whose stream is open.",
@@ -181,9 +191,15 @@ impl RequestFamilies {
             tpot: self.tpot.with_label_values(&values),
             itl: self.itl.with_label_values(&values),
             errors: self.errors.clone(),
+            rewrites: self.rewrites.clone(),
             labels,
         }
     }
+}
+
+fn rewrites(new: &Families<'_>) -> prometheus::Result<IntCounterVec> {
+    let help = "Requests whose model was chosen by a rewrite rule, by the object that says it.";
+    new.reference_counters("llm_d_epp_model_rewrite_decisions_total", help, &REWRITE_LABELS)
 }
 
 fn ttft(new: &Families<'_>) -> prometheus::Result<HistogramVec> {

@@ -1,5 +1,6 @@
 //! May this replica take traffic, and if not, why.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How long a complete pod list waits for its first scrape round before the replica is ready
@@ -11,10 +12,12 @@ pub const SCRAPE_GRACE: Duration = Duration::from_secs(2);
 
 /// What decides whether this replica takes traffic. The default is a replica that just started.
 ///
-/// Written by the pool task and the supervisor, read by the health services.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+/// Written by the source of endpoints, the pool task and the supervisor, read by the health services.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Readiness {
-    /// How far the view of the pool has come.
+    /// What the source of endpoints lacks, in words: the pool, or its pods. None when it lacks nothing.
+    pub missing: Option<Arc<str>>,
+    /// How far the view of the endpoints has come.
     pub stage: Stage,
     /// Another replica leads; always false where leader election is off.
     pub standby: bool,
@@ -24,21 +27,18 @@ pub struct Readiness {
 
 impl Readiness {
     /// Whether this replica may take new requests.
-    pub fn ready(self) -> bool {
+    pub fn ready(&self) -> bool {
         self.checks().all(|check| check.failure.is_none())
     }
 
     /// Every condition of readiness, in the order in which a start fulfills them.
-    pub fn checks(self) -> impl Iterator<Item = Check> {
+    pub fn checks(&self) -> impl Iterator<Item = Check<'_>> {
         let fails = |failed: bool, reason| failed.then_some(reason);
         [
+            Check { name: "source", failure: self.missing.as_deref() },
             Check {
-                name: "pool",
-                failure: fails(self.stage < Stage::Listing, "pool not found yet"),
-            },
-            Check {
-                name: "pods",
-                failure: fails(self.stage < Stage::Scraping, "pods not listed yet"),
+                name: "endpoints",
+                failure: fails(self.stage < Stage::Scraping, "endpoints not listed yet"),
             },
             Check {
                 name: "scrape",
@@ -51,22 +51,21 @@ impl Readiness {
     }
 }
 
-/// How far the view of the pool has come; a stage never goes back, as a known pool stays known.
+/// How far the view of the endpoints has come; a stage never goes back, as what was listed stays known. A pool that is
+/// gone is [`Readiness::missing`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub enum Stage {
-    /// No pool is known.
+    /// No endpoints are known.
     #[default]
-    Unknown,
-    /// The pool is known, its pods are not.
     Listing,
-    /// The pods are known, the first scrape round runs.
+    /// The endpoints are known, the first scrape round runs.
     Scraping,
     /// Ready to route.
     Synced,
 }
 
 impl Stage {
-    /// The stage of a pool whose pods were first complete at `listed`: [`Stage::Synced`] after the
+    /// The stage of a pool whose endpoints were first complete at `listed`: [`Stage::Synced`] after the
     /// first scrape round, or without it after [`SCRAPE_GRACE`].
     pub fn listed(listed: Instant, round_done: bool, now: Instant) -> Self {
         let waited = now.saturating_duration_since(listed);
@@ -76,19 +75,19 @@ impl Stage {
 
 /// One condition of readiness.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Check {
+pub struct Check<'a> {
     /// One lowercase word.
     pub name: &'static str,
     /// Why the condition is not met; `None` when it is.
-    pub failure: Option<&'static str>,
+    pub failure: Option<&'a str>,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn failures(readiness: Readiness) -> Vec<&'static str> {
-        readiness.checks().filter_map(|check| check.failure).collect()
+    fn failures(readiness: &Readiness) -> Vec<String> {
+        readiness.checks().filter_map(|check| check.failure).map(str::to_owned).collect()
     }
 
     #[test]
@@ -96,17 +95,24 @@ mod tests {
         let fresh = Readiness::default();
         assert!(!fresh.ready());
         assert_eq!(
-            failures(fresh),
-            ["pool not found yet", "pods not listed yet", "first scrape round not done yet"]
+            failures(&fresh),
+            ["endpoints not listed yet", "first scrape round not done yet"]
         );
     }
 
     #[test]
-    fn a_synced_replica_is_ready_until_it_drains_or_stands_by() {
+    fn a_synced_replica_is_ready_until_it_drains_or_stands_by_or_its_pool_goes() {
         let synced = Readiness { stage: Stage::Synced, ..Readiness::default() };
         assert!(synced.ready());
-        assert_eq!(failures(Readiness { draining: true, ..synced }), ["draining"]);
-        assert_eq!(failures(Readiness { standby: true, ..synced }), ["another replica leads"]);
+        let changed = |change: fn(&mut Readiness)| {
+            let mut readiness = synced.clone();
+            change(&mut readiness);
+            failures(&readiness)
+        };
+        assert_eq!(changed(|readiness| readiness.draining = true), ["draining"]);
+        assert_eq!(changed(|readiness| readiness.standby = true), ["another replica leads"]);
+        let gone = |readiness: &mut Readiness| readiness.missing = Some("pool was deleted".into());
+        assert_eq!(changed(gone), ["pool was deleted"]);
     }
 
     #[test]

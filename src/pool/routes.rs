@@ -1,6 +1,7 @@
 //! What objects say of requests before an endpoint is looked for: how urgent they are, and which model they are for.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// Priorities and model rewrites; replaced as a whole.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,6 +19,8 @@ pub struct Routes {
 /// Models to ask for, each with its share of the requests; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
+    /// The InferenceModelRewrite that says so; empty where another object or nobody does.
+    object: Arc<str>,
     /// Each with the sum of the weights up to its own.
     sums: Box<[(Box<str>, u64)]>,
 }
@@ -32,8 +35,16 @@ impl Routes {
     /// The model to ask for instead of the one that the client names, drawn by weight; none when no rule matches.
     /// `dice` is random.
     pub fn target(&self, model: Option<&str>, dice: u64) -> Option<&str> {
-        let exact = model.and_then(|name| self.exact.get(name));
-        exact.or(self.any.as_ref())?.draw(dice)
+        self.rule(model)?.draw(dice)
+    }
+
+    /// The InferenceModelRewrite that [`Routes::target`] follows, empty when it is none; none when no rule matches.
+    pub fn object(&self, model: Option<&str>) -> Option<&Arc<str>> {
+        self.rule(model).map(|targets| &targets.object)
+    }
+
+    fn rule(&self, model: Option<&str>) -> Option<&Targets> {
+        model.and_then(|name| self.exact.get(name)).or(self.any.as_ref())
     }
 }
 
@@ -46,7 +57,13 @@ impl Targets {
             (Box::from(name), sum)
         };
         let sums: Box<[_]> = weighted.into_iter().map(add).collect();
-        (!sums.is_empty()).then_some(Self { sums })
+        (!sums.is_empty()).then(|| Self { object: Arc::default(), sums })
+    }
+
+    /// The same, said by an InferenceModelRewrite of this name.
+    #[must_use]
+    pub fn of(self, object: &str) -> Self {
+        Self { object: object.into(), ..self }
     }
 
     fn draw(&self, dice: u64) -> Option<&str> {
@@ -68,7 +85,7 @@ mod tests {
             models: [("chat".into(), 1)].into(),
             exact: [("chat".into(), Targets::new([("chat-v1", 3), ("chat-v2", 1)]).unwrap())]
                 .into(),
-            any: Targets::new([("small", 0)]),
+            any: Targets::new([("small", 0)]).map(|targets| targets.of("rest")),
         }
     }
 
@@ -88,6 +105,11 @@ mod tests {
         assert_eq!(routes.target(Some("other"), 0), Some("small"));
         assert_eq!(routes.target(None, 0), Some("small"));
         assert_eq!(Routes::default().target(Some("chat"), 0), None);
+        let object = |model| routes.object(model).map(|name| &**name);
+        assert_eq!(
+            [Some("chat"), Some("other"), None].map(object),
+            [Some(""), Some("rest"), Some("rest")]
+        );
     }
 
     #[test]

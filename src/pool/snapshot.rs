@@ -5,9 +5,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use smallvec::SmallVec;
+
 use crate::pool::activity::Standing;
 use crate::pool::served::Served;
-use crate::pool::{Adapters, Endpoint, EndpointId, FailureMode, Reading, Routes, Sample, Slot};
+use crate::pool::{
+    Adapters, Endpoint, EndpointId, EndpointSpec, FailureMode, Reading, Routes, Sample, Slot,
+};
 
 /// A consistent view of the pool; replaced as a whole, never changed.
 #[derive(Clone, Debug, Default)]
@@ -26,12 +30,16 @@ pub struct Snapshot {
     pub(in crate::pool) adapting: bool,
 }
 
+/// The endpoint of each slot; none where it is free.
+pub(in crate::pool) type Slots = Vec<Option<Arc<Endpoint>>>;
+
 /// Who is in the pool.
-#[derive(Clone, Debug, Default)]
+#[derive(Debug, Default)]
 pub(in crate::pool) struct Members {
-    pub(in crate::pool) by_slot: Vec<Option<Arc<Endpoint>>>,
-    pub(in crate::pool) ready: Vec<Slot>,
-    pub(in crate::pool) by_address: HashMap<SocketAddr, Slot>,
+    pub(in crate::pool) by_slot: Slots,
+    ready: Vec<Slot>,
+    by_address: HashMap<SocketAddr, Slot>,
+    by_ip: HashMap<IpAddr, SmallVec<[Slot; 1]>>,
 }
 
 /// A sample, when it was read and how long it may be used.
@@ -41,6 +49,8 @@ pub(in crate::pool) struct Scraped {
     /// When the page was asked for: what happened later may not be on it.
     pub(in crate::pool) at: Instant,
     pub(in crate::pool) fresh_for: Duration,
+    /// The least of that, whatever is configured: it bridges the scrapes that may be lost.
+    pub(in crate::pool) bridged: Duration,
 }
 
 impl Snapshot {
@@ -60,7 +70,7 @@ impl Snapshot {
     }
 
     /// What objects say of requests.
-    pub fn routes(&self) -> &Routes {
+    pub fn routes(&self) -> &Arc<Routes> {
         &self.routes
     }
 
@@ -84,16 +94,14 @@ impl Snapshot {
         self.endpoint(id.slot).filter(|endpoint| endpoint.id == id)
     }
 
-    /// The endpoint at an address.
+    /// The endpoint at an address, which may be another one of its host than requests go to.
     pub fn by_address(&self, address: SocketAddr) -> Option<Slot> {
         self.members.by_address.get(&address).copied()
     }
 
-    /// All endpoints of a host, one for each of its ports.
+    /// All endpoints of a host, one for each of its ports, by any of its addresses.
     pub fn by_ip(&self, ip: IpAddr) -> impl Iterator<Item = Slot> {
-        self.endpoints()
-            .filter(move |endpoint| endpoint.spec.has_ip(ip))
-            .map(|endpoint| endpoint.id.slot)
+        self.members.by_ip.get(&ip).into_iter().flatten().copied()
     }
 
     /// Requests that this process has in flight on an endpoint.
@@ -152,12 +160,19 @@ impl Snapshot {
 
     /// How long ago an endpoint's page was last read; none before the first time.
     pub fn scrape_age(&self, slot: Slot, now: Instant) -> Option<Duration> {
-        self.scraped(slot).map(|scraped| now.saturating_duration_since(scraped.at))
+        self.scraped(slot).map(|scraped| scraped.age(now))
     }
 
     /// Whether an endpoint's last sample is recent enough to be used.
     pub fn fresh(&self, slot: Slot, now: Instant) -> bool {
         self.scraped(slot).is_some_and(|scraped| scraped.usable(now))
+    }
+
+    /// Whether it is fresh and no older than `age`; an age that one lost scrape exceeds is taken for the least that does
+    /// not.
+    pub fn fresh_within(&self, slot: Slot, age: Duration, now: Instant) -> bool {
+        let young = |scraped: &Scraped| scraped.age(now) <= age.max(scraped.bridged);
+        self.scraped(slot).is_some_and(|scraped| scraped.usable(now) && young(scraped))
     }
 
     fn reading(&self, slot: Slot, now: Instant, value: impl Fn(&Sample) -> Option<f32>) -> Reading {
@@ -173,8 +188,32 @@ impl Snapshot {
     }
 }
 
+impl Members {
+    pub(in crate::pool) fn new(by_slot: Slots) -> Self {
+        let mut members = Self::default();
+        for endpoint in by_slot.iter().flatten() {
+            let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
+            let slot = endpoint.id.slot;
+            members.ready.push(slot);
+            // An endpoint's own address is never taken for another's.
+            members.by_address.insert(*address, slot);
+            members.by_ip.entry(address.ip()).or_default().push(slot);
+            for &ip in other_ips {
+                let other = SocketAddr::new(ip, address.port());
+                members.by_address.entry(other).or_insert(slot);
+                members.by_ip.entry(ip).or_default().push(slot);
+            }
+        }
+        Self { by_slot, ..members }
+    }
+}
+
 impl Scraped {
     fn usable(&self, now: Instant) -> bool {
-        now.saturating_duration_since(self.at) <= self.fresh_for
+        self.age(now) <= self.fresh_for
+    }
+
+    fn age(&self, now: Instant) -> Duration {
+        now.saturating_duration_since(self.at)
     }
 }

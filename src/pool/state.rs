@@ -1,12 +1,12 @@
 //! The writer's side of the pool: events in, snapshots out.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use crate::pool::served::Told;
-use crate::pool::snapshot::{Members, Scraped};
+use crate::pool::snapshot::{Members, Scraped, Slots};
 use crate::pool::{
     Endpoint, EndpointId, EndpointSpec, FailureMode, Live, Models, Routes, Sample, Slot, Snapshot,
 };
@@ -90,8 +90,9 @@ impl State {
             Event::FailureMode(mode) => changed(&mut self.snapshot.failure_mode, mode),
             Event::Routes(routes) => changed(&mut self.snapshot.routes, Arc::new(routes)),
             Event::Scraped { id, sample, at, interval } => {
-                let fresh_for = self.staleness.max(interval * FRESH_INTERVALS);
-                self.scraped(id, Scraped { sample, at, fresh_for })
+                let bridged = interval * FRESH_INTERVALS;
+                let fresh_for = self.staleness.max(bridged);
+                self.scraped(id, Scraped { sample, at, fresh_for, bridged })
             }
             Event::Listed { id, models, at } => self.listed(id, models, at),
         }
@@ -154,83 +155,70 @@ impl State {
 
     fn endpoints(&mut self, specs: Vec<EndpointSpec>, now: Instant) -> Change {
         let first = !std::mem::replace(&mut self.snapshot.synced, true);
-        let mut specs = unique(specs);
-        let mut members = Members::clone(&self.snapshot.members);
+        let mut listed = Listed::new(specs);
+        let mut by_slot = self.snapshot.members.by_slot.clone();
         let mut changed = first;
-        for slot in 0..members.by_slot.len() {
-            changed |= self.keep_or_remove(&mut members, slot, &mut specs, now);
+        for place in &mut by_slot {
+            changed |= self.keep_or_remove(place, &mut listed, now);
         }
-        for spec in specs {
-            changed |= self.add(&mut members, spec, now);
+        for spec in listed.specs.into_iter().flatten() {
+            changed |= self.add(&mut by_slot, spec, now);
         }
         if !changed {
             return Change::Nothing;
         }
-        self.publish(members);
+        self.publish(Members::new(by_slot));
         Change::Members
     }
 
-    /// Removes the slot's endpoint unless `specs` still has it; takes it out of `specs` if so.
+    /// Removes the endpoint of a slot unless it is still listed; takes it off the list if so.
     fn keep_or_remove(
         &mut self,
-        members: &mut Members,
-        index: usize,
-        specs: &mut Vec<EndpointSpec>,
+        place: &mut Option<Arc<Endpoint>>,
+        listed: &mut Listed,
         now: Instant,
     ) -> bool {
-        let Some(place) = members.by_slot.get_mut(index) else { return false };
-        let Some(endpoint) = place.clone() else { return false };
-        if let Some(at) = specs.iter().position(|spec| spec.same(&endpoint.spec)) {
-            let spec = specs.swap_remove(at);
-            let relabelled = spec != endpoint.spec;
-            if relabelled {
-                *place =
-                    Some(Arc::new(Endpoint::new(endpoint.id, spec, Arc::clone(&endpoint.live))));
+        let Some(endpoint) = place else { return false };
+        if let Some(spec) = listed.take(&endpoint.spec) {
+            let described_anew = spec != endpoint.spec;
+            if described_anew {
+                let live = Arc::clone(&endpoint.live);
+                *endpoint = Arc::new(Endpoint::new(endpoint.id, spec, live));
             }
-            return relabelled;
+            return described_anew;
         }
+        let id = endpoint.id;
         *place = None;
-        self.lists.remove(&endpoint.id);
-        Arc::make_mut(&mut self.snapshot.served).tell(endpoint.id.slot, None);
-        self.quarantine.push_back((endpoint.id.slot, now));
+        self.lists.remove(&id);
+        Arc::make_mut(&mut self.snapshot.served).tell(id.slot, None);
+        self.quarantine.push_back((id.slot, now));
         true
     }
 
-    fn add(&mut self, members: &mut Members, spec: EndpointSpec, now: Instant) -> bool {
-        let Some(slot) = self.free_slot(members, now) else { return false };
+    fn add(&mut self, by_slot: &mut Slots, spec: EndpointSpec, now: Instant) -> bool {
+        let Some(slot) = self.free_slot(by_slot, now) else { return false };
         self.epoch += 1;
         let id = EndpointId { slot, epoch: self.epoch };
-        if let Some(place) = members.by_slot.get_mut(slot.index()) {
+        if let Some(place) = by_slot.get_mut(slot.index()) {
             *place = Some(Arc::new(Endpoint::new(id, spec, Arc::new(Live::default()))));
         }
         true
     }
 
-    /// A slot out of quarantine, else a new one; none beyond 65,535 endpoints, which are then left out.
-    fn free_slot(&mut self, members: &mut Members, now: Instant) -> Option<Slot> {
+    /// A slot out of quarantine, else a new one; none beyond 65,536 endpoints, which are then left out.
+    fn free_slot(&mut self, by_slot: &mut Slots, now: Instant) -> Option<Slot> {
         if let Some(&(slot, freed)) = self.quarantine.front()
             && now.saturating_duration_since(freed) >= QUARANTINE
         {
             self.quarantine.pop_front();
             return Some(slot);
         }
-        let slot = Slot(u16::try_from(members.by_slot.len()).ok()?);
-        members.by_slot.push(None);
+        let slot = Slot(u16::try_from(by_slot.len()).ok()?);
+        by_slot.push(None);
         Some(slot)
     }
 
-    fn publish(&mut self, mut members: Members) {
-        members.ready.clear();
-        members.by_address.clear();
-        for endpoint in members.by_slot.iter().flatten() {
-            members.ready.push(endpoint.id.slot);
-            let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
-            members.by_address.insert(*address, endpoint.id.slot);
-            for &ip in other_ips {
-                let other = SocketAddr::new(ip, address.port());
-                members.by_address.entry(other).or_insert(endpoint.id.slot);
-            }
-        }
+    fn publish(&mut self, members: Members) {
         let mut samples = std::mem::take(&mut self.snapshot.scraped);
         let stays = |slot: usize| {
             let before = self.snapshot.members.by_slot.get(slot)?.as_ref()?;
@@ -243,19 +231,36 @@ impl State {
     }
 }
 
+/// A source's list, of which the endpoints that are there already are taken off.
+struct Listed {
+    specs: Vec<Option<EndpointSpec>>,
+    by_address: HashMap<SocketAddr, usize>,
+}
+
+impl Listed {
+    /// The list without what has the address of one before it: two endpoints at one address are one.
+    fn new(mut specs: Vec<EndpointSpec>) -> Self {
+        let mut by_address = HashMap::with_capacity(specs.len());
+        specs.retain(|spec| {
+            let at = by_address.len();
+            *by_address.entry(spec.address).or_insert(at) == at
+        });
+        Self { specs: specs.into_iter().map(Some).collect(), by_address }
+    }
+
+    /// The same server as `spec` is, as it is described now.
+    fn take(&mut self, spec: &EndpointSpec) -> Option<EndpointSpec> {
+        let at = *self.by_address.get(&spec.address)?;
+        self.specs.get_mut(at)?.take_if(|listed| listed.same(spec))
+    }
+}
+
 fn changed<T: PartialEq>(place: &mut T, value: T) -> Change {
     if *place == value {
         return Change::Nothing;
     }
     *place = value;
     Change::Load
-}
-
-/// Leaves out specs whose address another one before them has: two endpoints at one address are one.
-fn unique(mut specs: Vec<EndpointSpec>) -> Vec<EndpointSpec> {
-    let mut seen = HashSet::new();
-    specs.retain(|spec| seen.insert(spec.address));
-    specs
 }
 
 #[cfg(test)]

@@ -64,18 +64,25 @@ mod tests {
     use crate::pool::{EndpointSpec, Event, State};
     use crate::server::clock;
 
-    fn pool(addresses: &[&str]) -> Snapshot {
-        let spec = |address: &&str| EndpointSpec {
-            name: (*address).to_owned(),
+    fn spec(address: &str) -> EndpointSpec {
+        EndpointSpec {
+            name: address.to_owned(),
             namespace: "default".to_owned(),
             address: address.parse().unwrap(),
             labels: BTreeMap::new(),
             uid: String::new(),
             other_ips: Vec::new(),
-        };
+        }
+    }
+
+    fn listed(specs: Vec<EndpointSpec>) -> Snapshot {
         let mut state = State::new(Duration::from_secs(2));
-        state.apply(Event::Endpoints(addresses.iter().map(spec).collect()), clock::now());
+        state.apply(Event::Endpoints(specs), clock::now());
         state.snapshot()
+    }
+
+    fn pool(addresses: &[&str]) -> Snapshot {
+        listed(addresses.iter().map(|address| spec(address)).collect())
     }
 
     fn allowed(snapshot: &Snapshot, entries: &[&str]) -> Vec<String> {
@@ -106,6 +113,22 @@ mod tests {
         for entry in ["[fd00::1]:8000", "[fd00::1]", "fd00::1", "[fd00:0::1]:8000"] {
             assert_eq!(allowed(&snapshot, &[entry]), ["[fd00::1]:8000"], "{entry}");
         }
+    }
+
+    #[test]
+    fn a_host_of_two_families_is_named_by_either() {
+        let mut specs = [spec("10.0.0.1:3000"), spec("10.0.0.1:3002")];
+        for spec in &mut specs {
+            spec.other_ips.push("fd00::1".parse().unwrap());
+        }
+        let snapshot = listed(specs.into());
+        assert_eq!(allowed(&snapshot, &["[fd00::1]:3002"]), ["10.0.0.1:3002"]);
+        assert_eq!(allowed(&snapshot, &["fd00::1"]), ["10.0.0.1:3000", "10.0.0.1:3002"]);
+        assert_eq!(
+            allowed(&snapshot, &["[fd00::1]:3000", "10.0.0.1:3000"]),
+            ["10.0.0.1:3000"],
+            "each once"
+        );
     }
 
     #[test]

@@ -22,8 +22,7 @@ mod tests {
 
     use super::*;
     use crate::pool::Sample;
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     /// Positions of the candidates that are left for `model`, of those that serve these models each.
@@ -32,19 +31,10 @@ mod tests {
             let models = models.map(|names| Arc::new(names.iter().copied().collect()));
             Some(Sample { models, ..Sample::default() })
         };
-        let (now, request) = (clock::now(), Parsed::default());
+        let now = clock::now();
         let snapshot = fixture::sampled(&pool.iter().copied().map(sample).collect::<Vec<_>>(), now);
-        let mut candidates = snapshot.ready().to_vec();
-        keep_servers(
-            PickContext {
-                request: &request,
-                model,
-                snapshot: &snapshot,
-                signals: &Signals::default(),
-                now,
-            },
-            &mut candidates,
-        );
+        let (asked, mut candidates) = (fixture::Asked::of(&snapshot), snapshot.ready().to_vec());
+        keep_servers(PickContext { model, ..asked.cx(now) }, &mut candidates);
         candidates.iter().map(|slot| slot.index()).collect()
     }
 

@@ -1,17 +1,57 @@
-//! Pools for the tests of plugins.
+//! Pools and requests for the tests of plugins.
 
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use bytes::Bytes;
+
 use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
+use crate::request::Parsed;
+use crate::schedule::{Headers, PickContext, Signals};
 use crate::server::clock;
+
+/// A request that says nothing, for a pool.
+pub(crate) struct Asked<'a> {
+    request: Parsed,
+    headers: Headers,
+    signals: Signals,
+    snapshot: &'a Snapshot,
+}
+
+impl<'a> Asked<'a> {
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Self {
+        let (request, signals) = (Parsed::default(), Signals::default());
+        Self { request, headers: Headers::default(), signals, snapshot }
+    }
+
+    /// Has these headers, of which a plugin reads the wanted ones.
+    pub(crate) fn headers(&mut self, wanted: &[&str], pairs: &[(&str, &'static str)]) {
+        let wanted: Vec<_> = wanted.iter().map(|&name| Arc::from(name)).collect();
+        for (name, value) in pairs {
+            self.headers.take(&wanted, name.as_bytes(), &Bytes::from_static(value.as_bytes()));
+        }
+    }
+
+    /// What a plugin sees of it.
+    pub(crate) fn cx(&self, now: Instant) -> PickContext<'_> {
+        let Self { request, headers, signals, snapshot } = self;
+        PickContext { request, model: None, headers, snapshot, signals, now }
+    }
+}
 
 /// A pool of `count` endpoints 10.0.x.y:8000 that were never scraped.
 pub(crate) fn snapshot(count: u16) -> Snapshot {
     state(count).snapshot()
 }
 
-/// The same with one sample for each endpoint that has one, read at `now`.
+/// A pool of endpoints at these addresses.
+pub(crate) fn at(addresses: &[&str]) -> Snapshot {
+    pool(addresses.iter().map(|address| address.parse().expect("an address"))).snapshot()
+}
+
+/// A pool of endpoints 10.0.x.y:8000 with one sample for each endpoint that has one, read at `now`.
 pub(crate) fn sampled(samples: &[Option<Sample>], now: Instant) -> Snapshot {
     let mut state = state(u16::try_from(samples.len()).expect("few"));
     let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
@@ -25,15 +65,19 @@ pub(crate) fn sampled(samples: &[Option<Sample>], now: Instant) -> Snapshot {
 }
 
 fn state(count: u16) -> State {
-    let spec = |n: u16| EndpointSpec {
+    pool((0..count).map(|n| ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into()))
+}
+
+fn pool(addresses: impl Iterator<Item = SocketAddr>) -> State {
+    let spec = |(n, address): (usize, SocketAddr)| EndpointSpec {
         name: format!("pod-{n}"),
         namespace: "default".to_owned(),
-        address: ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into(),
+        address,
         labels: BTreeMap::new(),
         uid: String::new(),
         other_ips: Vec::new(),
     };
     let mut state = State::new(Duration::from_secs(2));
-    state.apply(Event::Endpoints((0..count).map(spec).collect()), clock::now());
+    state.apply(Event::Endpoints(addresses.enumerate().map(spec).collect()), clock::now());
     state
 }

@@ -122,6 +122,12 @@ impl Profile {
         filters.chain(scorers).chain([&*self.picker.name])
     }
 
+    /// The headers that its plugins read.
+    pub fn headers(&self) -> impl Iterator<Item = &str> {
+        let filters = self.filters.iter().flat_map(|step| step.filter.headers());
+        filters.chain(self.scorers.iter().flat_map(|step| step.scorer.headers()))
+    }
+
     /// Chooses among `scratch.candidates`.
     ///
     /// # Errors
@@ -132,8 +138,7 @@ impl Profile {
         limits: Limits<'_>,
         scratch: &mut Scratch,
     ) -> Result<Pass, Refusal> {
-        let mut pass = Pass { by_policy: true, ..Pass::default() };
-        self.filter(cx, limits, scratch, &mut pass)?;
+        let mut pass = self.filter(cx, limits, scratch, |_| true)?;
         self.score(cx, limits, scratch, &mut pass);
         scratch.chosen.clear();
         if pass.by_policy && !self.choose(limits, scratch, &mut pass) {
@@ -147,14 +152,29 @@ impl Profile {
         Ok(pass)
     }
 
+    /// Narrows `scratch.candidates` by the filters that guard a capability: they hold for a request that needs no more of
+    /// the policy.
+    ///
+    /// # Errors
+    /// When no candidate is left, or when a filter failed under fail-close.
+    pub fn guard(
+        &self,
+        cx: PickContext<'_>,
+        limits: Limits<'_>,
+        scratch: &mut Scratch,
+    ) -> Result<Pass, Refusal> {
+        self.filter(cx, limits, scratch, |step| step.empty == Empty::Capability)
+    }
+
     fn filter(
         &self,
         cx: PickContext<'_>,
         limits: Limits<'_>,
         scratch: &mut Scratch,
-        pass: &mut Pass,
-    ) -> Result<(), Refusal> {
-        for step in &self.filters {
+        runs: impl Fn(&FilterStep) -> bool,
+    ) -> Result<Pass, Refusal> {
+        let mut pass = Pass { by_policy: true, ..Pass::default() };
+        for step in self.filters.iter().filter(|step| runs(step)) {
             scratch.before.clone_from(&scratch.candidates);
             let done = contained(|| step.filter.filter(cx, &mut scratch.candidates));
             let fault = (!done).then(|| Fault::Panicked(step.name.clone()));
@@ -175,7 +195,7 @@ impl Profile {
         if scratch.candidates.is_empty() {
             Err(Refusal::NoneLeft(Empty::Capability))
         } else {
-            Ok(())
+            Ok(pass)
         }
     }
 
@@ -254,12 +274,12 @@ impl Fault {
 }
 
 /// A score as it counts.
-fn sound(score: f32) -> f32 {
+pub(in crate::schedule) fn sound(score: f32) -> f32 {
     if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) }
 }
 
 /// Runs `plugin`; false when it panicked. The buffers that it wrote to are overwritten or restored by the caller.
-fn contained(plugin: impl FnOnce()) -> bool {
+pub(crate) fn contained(plugin: impl FnOnce()) -> bool {
     catch_unwind(AssertUnwindSafe(plugin)).is_ok()
 }
 

@@ -5,10 +5,13 @@
 
 use serde::de::DeserializeOwned;
 
-use crate::schedule::{Filter, Needs, Picker, Producer, Scorer, picker, producer, scorer};
+use crate::schedule::{
+    Detector, Filter, Needs, Picker, Producer, Scorer, detector, filter, picker, producer, scorer,
+};
 
 /// All plugins of this build.
 pub static PLUGINS: &[Plugin] = &[
+    filter::header_based_testing::PLUGIN,
     scorer::active_request::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::lora_affinity::PLUGIN,
@@ -21,7 +24,10 @@ pub static PLUGINS: &[Plugin] = &[
     producer::approx_prefix_cache::PLUGIN,
     producer::inflight_load::PLUGIN,
     producer::token::PLUGIN,
+    detector::concurrency::PLUGIN,
+    detector::utilization::PLUGIN,
     SINGLE_PROFILE_HANDLER,
+    SERVED_VERIFIER,
     parser(
         "openai-parser",
         "Reads OpenAI requests: chat, completions, responses, embeddings and others.",
@@ -40,6 +46,15 @@ const SINGLE_PROFILE_HANDLER: Plugin = Plugin {
     summary: "Runs the only profile.",
     needs: Needs::NONE,
     build: Build::SingleProfileHandler,
+};
+
+/// What lets a test of a gateway see who answered.
+const SERVED_VERIFIER: Plugin = Plugin {
+    name: "destination-endpoint-served-verifier",
+    summary: "For tests of gateways: where it is listed, every answer tells in its header \
+              `x-conformance-test-served-endpoint` which endpoint the gateway says has served it.",
+    needs: Needs::NONE,
+    build: Build::ServedVerifier,
 };
 
 /// One kind of plugin.
@@ -64,10 +79,14 @@ pub enum Build {
     Scorer(fn(Parameters) -> Result<Box<dyn Scorer>, BadParameters>),
     /// Chooses.
     Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
+    /// Says how full endpoints are; in a profile a filter, of which the second value says what it means when it leaves none.
+    Detector(fn(Parameters) -> Result<Box<dyn Detector>, BadParameters>, Empty),
     /// Settings of where a signal comes from.
     Producer(fn(Parameters) -> Result<Producer, BadParameters>),
     /// The handler of a single profile; takes no parameters.
     SingleProfileHandler,
+    /// Has answers tell who has served them, by being listed; takes no parameters.
+    ServedVerifier,
     /// A request parser.
     Parser,
 }
@@ -112,8 +131,8 @@ mod tests {
 
     use super::*;
     use crate::pool::Sample;
-    use crate::request::{Parsed, Parsers};
-    use crate::schedule::{PickContext, Signals, fixture};
+    use crate::request::Parsers;
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     #[test]
@@ -132,7 +151,7 @@ mod tests {
 
     #[test]
     fn every_scorer_stays_in_range_on_any_pool() {
-        let (now, request, signals) = (clock::now(), Parsed::default(), Signals::default());
+        let now = clock::now();
         let full = Sample {
             waiting: Some(1e9),
             running: Some(1e9),
@@ -150,9 +169,7 @@ mod tests {
             let scorer = build(Parameters::Null).expect("defaults are good");
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
-                let signals = &signals;
-                let cx = PickContext { request: &request, model: None, snapshot, signals, now };
-                scorer.score(cx, snapshot.ready(), &mut rated);
+                scorer.score(fixture::Asked::of(snapshot).cx(now), snapshot.ready(), &mut rated);
                 assert!(rated.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
             }
         }
@@ -167,7 +184,8 @@ mod tests {
                 Build::Scorer(build) => build(raw).err(),
                 Build::Picker(build) => build(raw).err(),
                 Build::Producer(build) => build(raw).err(),
-                Build::SingleProfileHandler | Build::Parser => continue,
+                Build::Detector(build, _) => build(raw).err(),
+                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => continue,
             };
             assert!(error.is_some_and(|error| error.0.contains("nonsense")), "{}", plugin.name);
         }

@@ -105,7 +105,7 @@ impl Health {
 
     /// The conditions of readiness as they are now.
     pub fn readiness(&self) -> Readiness {
-        *self.readiness.borrow()
+        self.readiness.borrow().clone()
     }
 
     /// Whether every event loop beats.
@@ -119,8 +119,8 @@ impl Health {
         let mut ticks = interval(BEAT);
         let mut verdict = Verdict::default();
         loop {
-            let readiness = *self.readiness.borrow_and_update();
-            let next = verdict.next(readiness, self.alive(), started.elapsed());
+            let readiness = self.readiness.borrow_and_update().clone();
+            let next = verdict.next(&readiness, self.alive(), started.elapsed());
             if next != verdict {
                 self.publish(&next).await;
                 verdict = next;
@@ -151,7 +151,7 @@ struct Verdict {
 
 impl Verdict {
     /// The verdict after this one, `up` after the start.
-    fn next(self, readiness: Readiness, alive: bool, up: Duration) -> Self {
+    fn next(self, readiness: &Readiness, alive: bool, up: Duration) -> Self {
         let ready = readiness.ready();
         let latched = match self.latched {
             _ if readiness.draining => Latch::Draining,

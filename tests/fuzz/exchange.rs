@@ -64,8 +64,9 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         header_limit: 1000,
         body_read_timeout: Duration::from_mins(1),
         idle_timeout: None,
-        destination_list: false,
+        destinations: 1,
         ignore_subset: false,
+        report_served: false,
     })
 });
 

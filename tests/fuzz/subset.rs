@@ -31,8 +31,9 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         header_limit: 0,
         body_read_timeout: Duration::from_mins(1),
         idle_timeout: None,
-        destination_list: false,
+        destinations: 1,
         ignore_subset: false,
+        report_served: false,
     })
 });
 

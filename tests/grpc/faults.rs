@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::rig::{LOADS, Rig, config, discovery};
+use super::rig::{LOADS, Rig, config};
 use super::stream::{CHAT, HI, refusal};
 
 const QUEUE_AND: &str = "plugins: [{type: queue-scorer}, ";
@@ -101,9 +101,7 @@ async fn a_fault_of_one_request_leaves_the_next_ones_alone() {
 
 /// A picker whose endpoints are not known yet.
 async fn unsynced(mode: &str) -> Rig {
-    let directory = tempfile::tempdir().expect("a directory");
-    let flag = discovery(&directory.path().join("missing.yaml"), true);
-    Rig::elsewhere(&[&flag, &format!("--failure-mode={mode}")]).await
+    Rig::unsynced(Vec::new(), &[&format!("--failure-mode={mode}")]).await
 }
 
 #[tokio::test]

@@ -8,6 +8,7 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use lodesman::app::{Addresses, App, Running};
 use lodesman::config::Flags;
+use lodesman::pool::Event;
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::{Client, eventually};
 use tokio::runtime::{Builder, Runtime};
@@ -51,31 +52,47 @@ impl Rig {
     /// A picker over servers with these loads, once it has read them all.
     pub(crate) async fn of(loads: &[Load], args: &[&str]) -> Self {
         let servers = Pods::start(loads).await;
-        let rig = Self::over(servers.addresses.clone(), servers, args).await;
+        let rig = Self::over(servers.addresses.clone(), servers, Vec::new(), args).await;
         rig.holds("lodesman_metrics_staleness_seconds{", loads.len()).await;
         rig
     }
 
     /// A picker over so many endpoints of which nothing is known: nobody listens there.
     pub(crate) async fn blind(count: u8, args: &[&str]) -> Self {
+        Self::told(count, Vec::new(), args).await
+    }
+
+    /// The same, with more that is known of the pool.
+    pub(crate) async fn told(count: u8, events: Vec<Event>, args: &[&str]) -> Self {
         let address = |n| SocketAddr::from((Ipv4Addr::new(127, 0, 1, n), 1));
-        Self::at((1..=count).map(address).collect(), args).await
+        Self::listed((1..=count).map(address).collect(), events, args).await
     }
 
     /// A picker over these endpoints.
     pub(crate) async fn at(pods: Vec<SocketAddr>, args: &[&str]) -> Self {
+        Self::listed(pods, Vec::new(), args).await
+    }
+
+    async fn listed(pods: Vec<SocketAddr>, events: Vec<Event>, args: &[&str]) -> Self {
         let count = pods.len();
-        let rig = Self::over(pods, Pods::default(), args).await;
+        let rig = Self::over(pods, Pods::default(), events, args).await;
         rig.counts("llm_d_epp_ready_endpoints{", &[], count).await;
         rig
     }
 
-    /// A picker that gets its endpoints from elsewhere: its arguments say from where.
-    pub(crate) async fn elsewhere(args: &[&str]) -> Self {
-        Self::over(Vec::new(), Pods::default(), args).await
+    /// A picker whose endpoints are not known yet, but what else is told of its pool.
+    pub(crate) async fn unsynced(events: Vec<Event>, args: &[&str]) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let missing = discovery(&directory.path().join("missing.yaml"), true);
+        Self::over(Vec::new(), Pods::default(), events, &[&[missing.as_str()], args].concat()).await
     }
 
-    async fn over(pods: Vec<SocketAddr>, servers: Pods, args: &[&str]) -> Self {
+    /// A picker that gets its endpoints from elsewhere: its arguments say from where.
+    pub(crate) async fn elsewhere(args: &[&str]) -> Self {
+        Self::over(Vec::new(), Pods::default(), Vec::new(), args).await
+    }
+
+    async fn over(pods: Vec<SocketAddr>, servers: Pods, events: Vec<Event>, args: &[&str]) -> Self {
         plugins::panic_quietly();
         let list: Vec<String> = pods.iter().map(ToString::to_string).collect();
         let endpoints = (!list.is_empty()).then(|| format!("--endpoints={}", list.join(",")));
@@ -85,7 +102,7 @@ impl Rig {
         let flags = Line::try_parse_from(line).expect("good flags").flags;
         let runtimes = vec![runtime(2), runtime(1)];
         let [data, control] = [&runtimes[0], &runtimes[1]].map(|runtime| runtime.handle().clone());
-        let app = App::new(flags).with_plugins(plugins::TABLE);
+        let app = App::new(flags).with_plugins(plugins::TABLE).told(events);
         let running = app.start(data, control).await.expect("a start");
         let addresses = running.addresses;
         let url = format!("http://127.0.0.1:{}", addresses.grpc.port());

@@ -17,8 +17,8 @@ pub(super) async fn cluster() -> Option<&'static Cluster> {
 pub(super) async fn install_crds(cluster: &Cluster) {
     let crds = manifests("crds");
     cluster.kubectl(&["apply", "--server-side", "--kustomize", &crds], "").await.unwrap();
-    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "--kustomize", &crds];
-    cluster.kubectl(&wait, "").await.unwrap();
+    let served = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+    cluster.kubectl(&served, "").await.unwrap();
 }
 
 /// A folder of the manifests that we ship.

@@ -66,8 +66,7 @@ fn the_arguments_of_a_deployment_of_the_reference_are_accepted() {
     assert!(flags.pool.emit_endpoint_scores && !flags.pool.disable_endpoint_subset_filter);
     let warned: Vec<_> =
         flags.warnings().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect();
-    let expected =
-        ["--kv-cache-usage-percentage-metric", "--pool-group", "--tracing", "--zap-encoder"];
+    let expected = ["--kv-cache-usage-percentage-metric", "--tracing", "--zap-encoder"];
     assert_eq!(warned, expected);
 }
 
@@ -128,14 +127,37 @@ fn limits_have_ranges() {
 }
 
 #[test]
-fn the_namespace_is_the_flags_or_the_environments_or_default() {
-    let flags = parse(&["--pool-namespace=a"]).unwrap();
-    assert_eq!(flags.namespace(Some("b")), "a");
-    let flags = parse(&[]).unwrap();
-    assert_eq!(
-        (flags.namespace(Some("b")), flags.namespace(Some("")), flags.namespace(None)),
-        ("b", "default", "default")
-    );
+fn the_namespace_is_the_pools_or_the_flags_or_the_environments_or_default() {
+    let namespace = |args: &[&str], environment| {
+        let flags = parse(args).unwrap();
+        flags.kubernetes.namespace(&[environment, Some("own")]).to_owned()
+    };
+    assert_eq!(namespace(&["--pool-name=a/p", "--pool-namespace=b"], Some("c")), "a");
+    assert_eq!(namespace(&["--pool-name=p", "--pool-namespace=b"], Some("c")), "b");
+    assert_eq!(namespace(&["--pool-name=p"], Some("c")), "c");
+    assert_eq!(namespace(&[], Some("")), "own");
+    assert_eq!(parse(&[]).unwrap().kubernetes.namespace(&[None]), "default");
+    assert_eq!(parse(&["--pool-name=a/p"]).unwrap().kubernetes.pool(), (Some("a"), "p"));
+}
+
+#[test]
+fn a_selector_has_ports_and_ports_a_selector() {
+    let selector = "--endpoint-selector=app=llm,tier=gpu";
+    let flags = parse(&[selector, "--endpoint-target-ports", "8000,8001"]).unwrap().kubernetes;
+    assert_eq!(flags.endpoint_selector.unwrap().to_string(), "app=llm,tier=gpu");
+    assert_eq!(flags.endpoint_target_ports.unwrap().as_slice(), [8000, 8001]);
+    for alone in [selector, "--endpoint-target-ports=8000"] {
+        assert!(parse(&[alone]).is_err(), "{alone}");
+    }
+    assert!(parse(&[selector, "--endpoint-target-ports=0"]).is_err());
+}
+
+#[test]
+fn the_groups_of_the_pool_are_known() {
+    let group = |args: &[&str]| parse(args).map(|flags| flags.kubernetes.pool_group).ok();
+    assert_eq!(group(&[]), Some(PoolGroup::V1));
+    assert_eq!(group(&["--pool-group=inference.networking.x-k8s.io"]), Some(PoolGroup::V1Alpha2));
+    assert_eq!(group(&["--pool-group=llm-d.ai"]), None);
 }
 
 #[test]

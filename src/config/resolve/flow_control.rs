@@ -1,13 +1,16 @@
-//! The `flowControl` of a configuration file, checked: nothing here queues requests yet.
+//! The `flowControl` of a configuration file: its saturation detector, and all else checked, as nothing queues requests
+//! yet.
 //!
 //! While the gate is off the reference does not look at the section, so that its mistakes are warnings then.
 
 use std::collections::HashSet;
 
-use crate::config::file::{Band, File, FlowControl};
+use crate::config::file::{Band, File, FlowControl, Reference};
 use crate::config::problem::{Problem, Severity};
-use crate::config::resolve::instances::Instances;
+use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::config::resolve::role::Role;
+use crate::schedule::DetectorStep;
+use crate::schedule::registry::{Build, Parameters, Plugin, find};
 
 /// Policies that need no instance.
 const DEFAULT_POLICIES: [&str; 3] =
@@ -16,9 +19,65 @@ const DEFAULT_POLICIES: [&str; 3] =
 /// The detector that needs no instance.
 const DEFAULT_DETECTOR: &str = "utilization-detector";
 
-/// Reports what is wrong with the section; `on` is its feature gate.
+/// The name of the file's detector, whether there is one of it or not.
+pub(super) fn detector(file: &File) -> &str {
+    let name = reference(file).and_then(|(_, reference)| reference.plugin_ref.as_deref());
+    name.unwrap_or(DEFAULT_DETECTOR)
+}
+
+/// The detector, which sheds sheddable requests even where nothing queues; none when it has a problem.
+pub(super) fn resolve(
+    file: &File,
+    instances: &Instances<'_>,
+    tables: &[&'static [Plugin]],
+    problems: &mut Vec<Problem>,
+) -> Option<DetectorStep> {
+    let (new, old) = (new(file), file.saturation_detector.as_ref());
+    if old.is_some() {
+        let problem = Problem::warning("saturationDetector", "is deprecated");
+        problems.push(problem.hint(if new.is_some() {
+            "flowControl.saturationDetector stands over it, leave it out"
+        } else {
+            "write flowControl.saturationDetector"
+        }));
+    }
+    let (path, name) = match reference(file) {
+        Some((path, reference)) => (path, reference.plugin_ref.as_deref()),
+        None => ("flowControl.saturationDetector.pluginRef", Some(DEFAULT_DETECTOR)),
+    };
+    if name == Some(DEFAULT_DETECTOR) && instances.named(DEFAULT_DETECTOR).is_none() {
+        let default = find(tables, DEFAULT_DETECTOR);
+        let default = default.and_then(|plugin| built(DEFAULT_DETECTOR, plugin, Parameters::Null));
+        if default.is_none() {
+            problems.push(Problem::error("", format!("this build has no `{DEFAULT_DETECTOR}`")));
+        }
+        return default;
+    }
+    let instance = instances.referenced(name, path, Role::Detector, problems)?;
+    let Instance { name, kind: Kind::Known(plugin), parameters, .. } = instance else {
+        return None;
+    };
+    built(name, plugin, parameters.clone())
+}
+
+/// Where the file names its detector.
+fn reference(file: &File) -> Option<(&'static str, &Reference)> {
+    let new = new(file).map(|new| ("flowControl.saturationDetector.pluginRef", new));
+    let old = || Some(("saturationDetector.pluginRef", file.saturation_detector.as_ref()?));
+    new.or_else(old)
+}
+
+fn new(file: &File) -> Option<&Reference> {
+    file.flow_control.as_ref()?.saturation_detector.as_ref()
+}
+
+fn built(name: &str, plugin: &Plugin, raw: Parameters) -> Option<DetectorStep> {
+    let Build::Detector(build, _) = plugin.build else { return None };
+    Some(DetectorStep { name: name.into(), detector: build(raw).ok()? })
+}
+
+/// Reports what is wrong with the rest of the section; `on` is its feature gate.
 pub(super) fn check(file: &File, on: bool, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-    detector(file, instances, problems);
     let Some(flow) = &file.flow_control else { return };
     if !on && queues(flow) {
         let problem = Problem::warning("flowControl", "has no effect: its feature gate is off");
@@ -55,32 +114,6 @@ fn queues(flow: &FlowControl) -> bool {
         || !priority_bands.is_empty()
         || usage_limit_policy_plugin_ref.is_some()
         || enable_eviction.is_some()
-}
-
-/// The detector, which sheds sheddable requests even where nothing queues.
-fn detector(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-    let new = file.flow_control.as_ref().and_then(|flow| flow.saturation_detector.as_ref());
-    let old = file.saturation_detector.as_ref();
-    if old.is_some() {
-        let problem = Problem::warning("saturationDetector", "is deprecated");
-        problems.push(problem.hint(if new.is_some() {
-            "flowControl.saturationDetector stands over it, leave it out"
-        } else {
-            "write flowControl.saturationDetector"
-        }));
-    }
-    let (path, reference) = match (new, old) {
-        (Some(new), _) => ("flowControl.saturationDetector.pluginRef", new),
-        (None, Some(old)) => ("saturationDetector.pluginRef", old),
-        (None, None) => return,
-    };
-    let name = reference.plugin_ref.as_deref();
-    if name == Some(DEFAULT_DETECTOR) && instances.named(DEFAULT_DETECTOR).is_none() {
-        let message = format!("plugin type `{DEFAULT_DETECTOR}` is not supported yet");
-        problems.push(Problem::error(path, message));
-    } else {
-        instances.referenced(name, path, Role::Detector, problems);
-    }
 }
 
 fn bands(flow: &FlowControl, instances: &Instances<'_>, problems: &mut Vec<Problem>) {

@@ -5,6 +5,7 @@ use std::collections::HashSet;
 use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
+use crate::config::resolve::flow_control::detector;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::config::resolve::role::Role;
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
@@ -46,7 +47,7 @@ pub(super) fn resolve(
     let mut draft = Draft::default();
     names(&file.scheduling_profiles, problems);
     if file.scheduling_profiles.is_empty() {
-        draft.without_profiles(instances, tables, problems);
+        draft.without_profiles(detector(file), instances, tables, problems);
     }
     for (at, profile) in file.scheduling_profiles.iter() {
         // Several are checked, though only one can run.
@@ -54,20 +55,22 @@ pub(super) fn resolve(
         draft.profile(at, profile, instances, problems);
     }
     if !file.scheduling_profiles.is_empty() {
-        draft.unused(instances, problems);
+        draft.unused(detector(file), instances, problems);
     }
     draft.finish(instances, tables, problems)
 }
 
 impl<'a> Draft<'a> {
-    /// All that is listed; the default policy when nothing is.
+    /// All that is listed, but for the pool's own detector; the default policy when nothing is.
     fn without_profiles(
         &mut self,
+        detector: &str,
         instances: &Instances<'a>,
         tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) {
-        for instance in instances.iter().filter(|instance| decides(instance)) {
+        let listed = instances.iter().filter(|instance| decides(instance));
+        for instance in listed.filter(|instance| instance.name != detector) {
             self.add(&format!("plugins[{}]", instance.at), instance, None, problems);
         }
         if !self.used.is_empty() {
@@ -114,12 +117,12 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn unused(&self, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+    fn unused(&self, detector: &str, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
         let first = instances.iter().find(|instance| is_picker(instance));
         let default = first.filter(|_| self.picker.is_none()).map(|picker| picker.name);
         for instance in instances.iter() {
-            let picker_by_default = default == Some(instance.name);
-            if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
+            let otherwise = [default, Some(detector)].contains(&Some(instance.name));
+            if decides(instance) && !otherwise && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
                 let message = format!("`{}` is in no profile", instance.name);
                 problems.push(Problem::warning(path, message));
@@ -144,7 +147,10 @@ impl<'a> Draft<'a> {
             Kind::Discovery
                 | Kind::Source
                 | Kind::Known(Plugin {
-                    build: Build::Producer(_) | Build::SingleProfileHandler | Build::Parser,
+                    build: Build::Producer(_)
+                        | Build::SingleProfileHandler
+                        | Build::ServedVerifier
+                        | Build::Parser,
                     ..
                 })
         ) {
@@ -158,13 +164,13 @@ impl<'a> Draft<'a> {
     fn build(&mut self, name: &str, kind: Kind, parameters: &Parameters, weight: Option<f64>) {
         let Kind::Known(plugin) = kind else { return };
         let (name, raw) = (Box::from(name), parameters.clone());
+        let step = |name, empty, filter| FilterStep { name, empty, filter };
         match plugin.build {
             Build::Filter(build, empty) => {
-                self.filters.extend(build(raw).ok().map(|filter| FilterStep {
-                    name,
-                    empty,
-                    filter,
-                }));
+                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
+            }
+            Build::Detector(build, empty) => {
+                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
             }
             Build::Scorer(build) => {
                 #[expect(
@@ -181,7 +187,10 @@ impl<'a> Draft<'a> {
             Build::Picker(build) => {
                 self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
             }
-            Build::Producer(_) | Build::SingleProfileHandler | Build::Parser => (),
+            Build::Producer(_)
+            | Build::SingleProfileHandler
+            | Build::ServedVerifier
+            | Build::Parser => (),
         }
     }
 
@@ -274,7 +283,10 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
 fn decides(instance: &Instance<'_>) -> bool {
     matches!(
         instance.kind,
-        Kind::Known(Plugin { build: Build::Filter(..) | Build::Scorer(_) | Build::Picker(_), .. })
+        Kind::Known(Plugin {
+            build: Build::Filter(..) | Build::Detector(..) | Build::Scorer(_) | Build::Picker(_),
+            ..
+        })
     )
 }
 

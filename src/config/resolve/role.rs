@@ -50,8 +50,8 @@ impl Role {
     }
 }
 
-/// Types by what they may be referred to as; one may stand in several lists. Filters, scorers and pickers go by what
-/// they are in the table of plugins; here are those that have another role.
+/// Types by what they may be referred to as; one may stand in several lists. Filters, scorers, pickers and detectors go by
+/// what they are in the table of plugins; here are those that have another role.
 const TYPES: &[(Role, &[&str])] = &[
     (
         Role::Handler,
@@ -95,7 +95,6 @@ const TYPES: &[(Role, &[&str])] = &[
         ],
     ),
     (Role::Discovery, &["file-discovery", "multicluster-file-discovery"]),
-    (Role::Detector, &["concurrency-detector", "utilization-detector"]),
     (
         Role::Fairness,
         &["global-strict-fairness-policy", "program-aware-fairness", "round-robin-fairness-policy"],

@@ -2,8 +2,11 @@
 
 use serde_json::Map;
 
-use crate::config::document::{DataLayer, Document, Instance, Profile, Reference, Source, Step};
-use crate::config::file::File;
+use crate::config::document::{
+    DataLayer, Document, FlowControl, Instance, Own, Profile, Reference, RequestHandler, Source,
+    Step,
+};
+use crate::config::file::{self, File};
 use crate::config::parameters;
 use crate::config::resolve::instances::Instances;
 use crate::config::resolve::profile::SINGLE;
@@ -15,29 +18,48 @@ use crate::schedule::registry::Parameters;
 /// The name of a profile that has none.
 const PROFILE: &str = "default";
 
-/// `file` as a document that leaves nothing to defaults; a plugin that comes by default is named by its type.
-pub(super) fn out(
-    file: &File,
-    instances: &Instances<'_>,
-    profile: &schedule::Profile,
-    prefix: Option<&Settings>,
-    parsers: &[&str],
-) -> Document {
-    let mut plugins: Vec<_> = instances
-        .iter()
-        .map(|instance| self::instance(instance.name, instance.type_name(), &instance.parameters))
-        .collect();
-    let steps = steps(profile);
-    let has_handler = instances.iter().any(|instance| instance.plays(Role::Handler));
-    let handler = (!has_handler).then_some(SINGLE);
-    let needed = steps.iter().map(|step| step.plugin_ref.as_str()).chain(handler);
-    let needed = needed.chain(prefix.map(|index| &*index.name));
-    let injected = needed.filter(|name| instances.named(name).is_none());
-    plugins.extend(injected.map(|name| instance(name, name, &Parameters::Null)));
-    let name = file.scheduling_profiles.iter().find_map(|(_, profile)| profile.name.clone());
-    let profile = Profile { name: name.unwrap_or_else(|| PROFILE.to_owned()), plugins: steps };
-    let parsers = parsers.iter().map(|name| Reference::to(*name)).collect();
-    Document::new(plugins, profile, data_layer(file), parsers, &file.lodesman)
+/// What a file was resolved to.
+pub(super) struct Parts<'a> {
+    pub(super) profile: &'a schedule::Profile,
+    /// The name of the detector.
+    pub(super) detector: &'a str,
+    pub(super) prefix: Option<&'a Settings>,
+    /// The types of the parsers.
+    pub(super) parsers: &'a [&'a str],
+}
+
+impl Parts<'_> {
+    /// `file` as a document that leaves nothing to defaults; a plugin that comes by default is named by its type.
+    pub(super) fn written(self, file: &File, instances: &Instances<'_>) -> Document {
+        let Self { profile, detector, prefix, parsers } = self;
+        let mut plugins: Vec<_> = instances
+            .iter()
+            .map(|instance| {
+                self::instance(instance.name, instance.type_name(), &instance.parameters)
+            })
+            .collect();
+        let steps = steps(profile);
+        let has_handler = instances.iter().any(|instance| instance.plays(Role::Handler));
+        let handler = (!has_handler).then_some(SINGLE);
+        let needed = steps.iter().map(|step| step.plugin_ref.as_str()).chain(handler);
+        let needed = needed.chain(prefix.map(|index| &*index.name));
+        let needed = needed.chain([detector]);
+        let injected = needed.filter(|name| instances.named(name).is_none());
+        plugins.extend(injected.map(|name| instance(name, name, &Parameters::Null)));
+        let name = file.scheduling_profiles.iter().find_map(|(_, profile)| profile.name.clone());
+        let profile = Profile { name: name.unwrap_or_else(|| PROFILE.to_owned()), plugins: steps };
+        let parsers = parsers.iter().map(|name| Reference::to(*name)).collect();
+        Document {
+            api_version: file::GROUP_VERSION,
+            kind: file::KIND,
+            plugins,
+            scheduling_profiles: vec![profile],
+            flow_control: FlowControl { saturation_detector: Reference::to(detector) },
+            data_layer: data_layer(file),
+            request_handler: RequestHandler { parsers },
+            lodesman: Own::of(&file.lodesman),
+        }
+    }
 }
 
 /// What is given over what is the default.

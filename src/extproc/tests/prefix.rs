@@ -9,6 +9,7 @@ use super::*;
 use crate::director::{self, DECISION_DEADLINE};
 use crate::metrics::Metrics;
 use crate::prefix::{Index, Settings};
+use crate::schedule::Headers;
 use crate::schedule::registry::PLUGINS;
 use crate::server::clock;
 
@@ -71,6 +72,15 @@ fn a_prompt_is_known_under_the_model_that_is_asked_for() {
 }
 
 #[test]
+fn a_prompt_is_known_under_the_model_that_a_rule_names() {
+    let (mut rig, index) = rig();
+    after(&mut rig, &index, &chat("m", ""), 500);
+    let any = crate::pool::Targets::new([("m", 1)]);
+    rig.pool_hears(Event::Routes(crate::pool::Routes { any, ..Default::default() }));
+    assert_eq!(after(&mut rig, &index, &chat("alias", ""), 500), 8);
+}
+
+#[test]
 fn what_is_not_read_is_not_known() {
     let (mut rig, index) = rig();
     rig.headers(&[CHAT_PATH[0], CHAT_PATH[1], ("content-encoding", "br")], false);
@@ -109,6 +119,7 @@ fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
     let ask = Ask {
         request: &request,
         chain: &chain,
+        headers: &Headers::default(),
         bodyless: false,
         model: None,
         priority: 0,

@@ -25,6 +25,7 @@ pub(super) struct Rig {
     pub(super) exchange: Exchange,
     pub(super) director: Arc<Director>,
     pub(super) settings: Arc<Settings>,
+    state: State,
     pub(super) pool: Arc<ArcSwap<Snapshot>>,
     pub(super) replies: Vec<Response>,
     /// What the first message says of body modes.
@@ -38,7 +39,7 @@ impl Rig {
     }
 
     pub(super) fn with(endpoints: u8, change: impl FnOnce(&mut Settings)) -> Self {
-        let mut state = State::new(Duration::from_secs(2));
+        let mut state = State::new(Duration::from_mins(10));
         let spec = |n| EndpointSpec {
             name: format!("pod-{n}"),
             namespace: "default".to_owned(),
@@ -76,8 +77,9 @@ impl Rig {
             header_limit: 10_000,
             body_read_timeout: Duration::from_mins(1),
             idle_timeout: Some(Duration::from_mins(10)),
-            destination_list: false,
+            destinations: 1,
             ignore_subset: false,
+            report_served: false,
         };
         change(&mut settings);
         let settings = Arc::new(settings);
@@ -86,6 +88,7 @@ impl Rig {
             exchange,
             director,
             settings,
+            state,
             pool,
             replies: Vec::new(),
             modes: Some((4, 4)),
@@ -93,17 +96,19 @@ impl Rig {
         }
     }
 
+    /// The pool changes.
+    pub(super) fn pool_hears(&mut self, event: Event) {
+        self.state.apply(event, clock::now());
+        self.pool.store(Arc::new(self.state.snapshot()));
+    }
+
     /// The metrics page of every endpoint was read just now.
     pub(super) fn fresh(&mut self) {
-        let (mut state, now) = (State::new(Duration::from_mins(10)), clock::now());
-        let specs = self.pool.load().endpoints().map(|endpoint| endpoint.spec.clone()).collect();
-        state.apply(Event::Endpoints(specs), now);
-        let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
+        let (now, interval) = (clock::now(), Duration::from_secs(1));
+        let ids: Vec<_> = self.pool.load().endpoints().map(|endpoint| endpoint.id).collect();
         for id in ids {
-            let (sample, interval) = (Sample::default(), Duration::from_secs(1));
-            state.apply(Event::Scraped { id, sample, at: now, interval }, now);
+            self.pool_hears(Event::Scraped { id, sample: Sample::default(), at: now, interval });
         }
-        self.pool.store(Arc::new(state.snapshot()));
     }
 
     pub(super) fn modes(mut self, request: i32, response: i32) -> Self {

@@ -1,4 +1,5 @@
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 use proptest::prelude::*;
 
@@ -97,6 +98,72 @@ fn two_endpoints_at_one_address_are_one() {
     twin.name = "twin".to_owned();
     state.apply(Event::Endpoints(vec![spec(1), twin]), clock::now());
     assert_eq!(state.snapshot().ready().len(), 1);
+}
+
+#[test]
+fn a_pod_that_replaces_one_of_its_name_and_address_begins_cold() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    let pod = |uid: &str| Event::Endpoints(vec![EndpointSpec { uid: uid.to_owned(), ..spec(1) }]);
+    state.apply(pod("a"), now);
+    let old = id_of(&state.snapshot(), 1);
+    state.apply(scraped(old, 3.0, now), now);
+    assert_eq!(state.apply(pod("a"), now), Change::Nothing);
+    assert_eq!(state.apply(pod("b"), now), Change::Members);
+    let snapshot = state.snapshot();
+    let new = id_of(&snapshot, 1);
+    assert_ne!((new.slot, new.epoch), (old.slot, old.epoch));
+    assert_eq!(snapshot.waiting(new.slot, now), Reading::Unknown);
+    assert_eq!(snapshot.ready(), [new.slot]);
+}
+
+#[test]
+fn an_endpoint_is_found_by_its_other_addresses_too_but_not_by_one_that_is_anothers_own() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    let other: IpAddr = "fd00::1".parse().unwrap();
+    let dual = EndpointSpec { other_ips: vec![other, spec(2).address.ip()], ..spec(1) };
+    state.apply(list(&[1, 2]), now);
+    let before = id_of(&state.snapshot(), 1);
+    assert_eq!(state.apply(Event::Endpoints(vec![dual, spec(2)]), now), Change::Members);
+    let snapshot = state.snapshot();
+    let [first, second] = [1, 2].map(|n| id_of(&snapshot, n));
+    assert_eq!(first, before, "another address makes no other endpoint");
+    assert_eq!(snapshot.by_address((other, 8000).into()), Some(first.slot));
+    assert_eq!(snapshot.by_address((other, 8001).into()), None);
+    assert_eq!(snapshot.by_address(spec(2).address), Some(second.slot));
+    assert_eq!(snapshot.by_ip(other).collect::<Vec<_>>(), [first.slot]);
+    let both: Vec<_> = snapshot.by_ip(spec(2).address.ip()).collect();
+    assert_eq!(both, [first.slot, second.slot]);
+}
+
+#[test]
+fn endpoints_beyond_the_number_of_slots_are_left_out() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    let spec = |n: u32| EndpointSpec {
+        name: String::new(),
+        address: (std::net::Ipv4Addr::from_bits(n), 8000).into(),
+        ..spec(0)
+    };
+    let event = Event::Endpoints((0..70_000).map(spec).collect());
+    assert_eq!(state.apply(event.clone(), now), Change::Members);
+    assert_eq!(state.snapshot().ready().len(), 65_536);
+    assert_eq!(state.apply(event, now), Change::Nothing);
+}
+
+#[test]
+fn what_is_said_of_requests_and_faults_changes_only_with_its_content() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    let routes = Routes { objectives: [("batch".into(), -1)].into(), ..Routes::default() };
+    assert_eq!(state.apply(Event::Routes(routes.clone()), now), Change::Load);
+    assert_eq!(state.apply(Event::Routes(routes.clone()), now), Change::Nothing);
+    let mode = Event::FailureMode(Some(FailureMode::FailOpen));
+    assert_eq!(state.apply(mode.clone(), now), Change::Load);
+    assert_eq!(state.apply(mode, now), Change::Nothing);
+    state.apply(list(&[1]), now);
+    let snapshot = state.snapshot();
+    assert_eq!(
+        (&**snapshot.routes(), snapshot.failure_mode()),
+        (&routes, Some(FailureMode::FailOpen))
+    );
 }
 
 fn names(names: &[&str]) -> Names {
@@ -205,6 +272,15 @@ fn adapters_that_a_page_showed_are_remembered_whatever_came_first() {
     assert_eq!(state.snapshot().standing(id.slot, "b", later), Some(Standing::Resident));
 }
 
+/// One of few endpoints, of which some are the same, some at one address, some with an address of another family.
+fn any_spec() -> impl Strategy<Value = EndpointSpec> {
+    (1..12_u8, 0..2_u8, prop::option::of(0..4_u8)).prop_map(|(n, uid, other)| EndpointSpec {
+        uid: uid.to_string(),
+        other_ips: other.map(|n| [0xfd00, 0, 0, 0, 0, 0, 0, n.into()].into()).into_iter().collect(),
+        ..spec(n)
+    })
+}
+
 proptest! {
     #[test]
     fn what_is_told_in_any_order_gives_the_same_pool(
@@ -227,21 +303,40 @@ proptest! {
     }
 
     #[test]
-    fn after_any_lists_the_pool_is_the_last_one(lists in prop::collection::vec(prop::collection::vec(1..20_u8, 0..20), 1..20)) {
+    fn after_any_lists_the_pool_is_the_last_one_and_who_stays_keeps_its_identity(
+        lists in prop::collection::vec(prop::collection::vec(any_spec(), 0..20), 1..20),
+    ) {
         let (mut state, start) = (State::new(STALENESS), clock::now());
-        for (n, numbers) in lists.iter().enumerate() {
-            state.apply(list(numbers), start + Duration::from_secs(7) * u32::try_from(n).unwrap());
+        let mut before: Vec<Arc<Endpoint>> = Vec::new();
+        for (n, specs) in lists.iter().enumerate() {
+            let now = start + Duration::from_secs(7) * u32::try_from(n).unwrap();
+            state.apply(Event::Endpoints(specs.clone()), now);
             let snapshot = state.snapshot();
-            let mut have: Vec<_> = snapshot.endpoints().map(|e| e.spec.address).collect();
-            let mut want: Vec<_> = numbers.iter().map(|&n| spec(n).address).collect();
-            have.sort();
-            want.sort();
-            want.dedup();
-            prop_assert_eq!(have, want);
-            prop_assert_eq!(snapshot.ready().len(), snapshot.endpoints().count());
-            for endpoint in snapshot.endpoints() {
-                prop_assert_eq!(snapshot.by_address(endpoint.spec.address), Some(endpoint.id.slot));
+            let after: Vec<_> = snapshot.endpoints().cloned().collect();
+            let mut want: Vec<EndpointSpec> = Vec::new();
+            for spec in specs {
+                if want.iter().all(|listed| listed.address != spec.address) {
+                    want.push(spec.clone());
+                }
             }
+            let mut have: Vec<_> = after.iter().map(|endpoint| endpoint.spec.clone()).collect();
+            have.sort_by_key(|spec| spec.address);
+            want.sort_by_key(|spec| spec.address);
+            prop_assert_eq!(have, want);
+            prop_assert_eq!(snapshot.ready().len(), after.len());
+            for endpoint in &after {
+                let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
+                prop_assert_eq!(snapshot.by_address(*address), Some(endpoint.id.slot));
+                for ip in other_ips.iter().copied().chain([address.ip()]) {
+                    prop_assert!(snapshot.by_ip(ip).any(|slot| slot == endpoint.id.slot));
+                    prop_assert!(snapshot.by_address((ip, address.port()).into()).is_some());
+                }
+                let stayed = before.iter().find(|old| old.spec.same(&endpoint.spec));
+                let old = before.iter().find(|old| old.id == endpoint.id);
+                prop_assert_eq!(stayed.map(|old| old.id), old.map(|old| old.id));
+                prop_assert!(old.is_none_or(|old| Arc::ptr_eq(&old.live, &endpoint.live)));
+            }
+            before = after;
         }
     }
 }

@@ -2,8 +2,7 @@ use std::cell::Cell;
 
 use super::*;
 use crate::pool::InFlight;
-use crate::request::Parsed;
-use crate::schedule::{Signals, fixture};
+use crate::schedule::fixture;
 use crate::server::clock;
 
 /// Scores each candidate by its slot, or panics, or writes what no scorer may.
@@ -89,16 +88,11 @@ fn profile(
 
 /// Runs a pass over four endpoints of which the first two have a request in flight.
 fn pick(profile: &Profile, open: bool, late_after: u32) -> Result<(usize, Pass), Refusal> {
-    let (snapshot, request) = (fixture::snapshot(4), Parsed::default());
+    let snapshot = fixture::snapshot(4);
     let _busy: Vec<_> = snapshot.endpoints().take(2).map(|e| InFlight::begin(&e.live, 0)).collect();
     let mut scratch = Scratch { candidates: snapshot.ready().to_vec(), ..Scratch::default() };
-    let cx = PickContext {
-        request: &request,
-        model: None,
-        snapshot: &snapshot,
-        signals: &Signals::default(),
-        now: clock::now(),
-    };
+    let asked = fixture::Asked::of(&snapshot);
+    let cx = asked.cx(clock::now());
     let asked = Cell::new(0);
     let late = || {
         asked.set(asked.get() + 1);

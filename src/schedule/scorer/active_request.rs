@@ -62,8 +62,7 @@ mod tests {
 
     use super::*;
     use crate::pool::InFlight;
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     fn scores(scorer: &ActiveRequest, active: &[u32]) -> Vec<f32> {
@@ -73,14 +72,9 @@ mod tests {
             (0..count).map(|_| InFlight::begin(&endpoint.live, 0)).collect::<Vec<_>>()
         };
         let _in_flight: Vec<_> = snapshot.endpoints().zip(active).map(charge).collect();
-        let (request, mut rated) = (Parsed::default(), vec![0.0; active.len()]);
-        let cx = PickContext {
-            request: &request,
-            model: None,
-            snapshot: &snapshot,
-            signals: &Signals::default(),
-            now: clock::now(),
-        };
+        let mut rated = vec![0.0; active.len()];
+        let asked = fixture::Asked::of(&snapshot);
+        let cx = asked.cx(clock::now());
         scorer.score(cx, snapshot.ready(), &mut rated);
         rated
     }

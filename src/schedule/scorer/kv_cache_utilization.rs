@@ -36,8 +36,7 @@ mod tests {
 
     use super::*;
     use crate::pool::Sample;
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     fn scores(usage: &[Option<f32>], age: Duration) -> Vec<f32> {
@@ -46,14 +45,9 @@ mod tests {
             kv_usage.map(|_| Sample { kv_usage: *kv_usage, ..Sample::default() })
         };
         let snapshot = fixture::sampled(&usage.iter().map(sample).collect::<Vec<_>>(), read);
-        let (request, mut scores) = (Parsed::default(), vec![0.0; usage.len()]);
-        let cx = PickContext {
-            request: &request,
-            model: None,
-            snapshot: &snapshot,
-            signals: &Signals::default(),
-            now: read + age,
-        };
+        let mut scores = vec![0.0; usage.len()];
+        let asked = fixture::Asked::of(&snapshot);
+        let cx = asked.cx(read + age);
         KvCacheUtilization {}.score(cx, snapshot.ready(), &mut scores);
         scores
     }

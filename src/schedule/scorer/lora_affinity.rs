@@ -57,8 +57,7 @@ mod tests {
 
     use super::*;
     use crate::pool::{Adapters, InFlight, Sample, Snapshot};
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     /// An endpoint of base model `llama` with two slots.
@@ -76,9 +75,9 @@ mod tests {
     }
 
     fn scores(snapshot: &Snapshot, model: Option<&str>, now: Instant) -> Vec<f32> {
-        let (request, mut scores) = (Parsed::default(), vec![0.0; snapshot.ready().len()]);
+        let (asked, mut scores) = (fixture::Asked::of(snapshot), vec![0.0; snapshot.ready().len()]);
         LoraAffinity {}.score(
-            PickContext { request: &request, model, snapshot, signals: &Signals::default(), now },
+            PickContext { model, ..asked.cx(now) },
             snapshot.ready(),
             &mut scores,
         );

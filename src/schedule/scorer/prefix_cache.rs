@@ -78,7 +78,7 @@ impl Scorer for PrefixCache {
 mod tests {
     use super::*;
     use crate::prefix::{Index, Settings};
-    use crate::request::{Parsed, PromptPart};
+    use crate::request::PromptPart;
     use crate::schedule::{Signals, fixture};
     use crate::server::clock;
 
@@ -96,10 +96,8 @@ mod tests {
         }
         let mut signals = Signals::default();
         index.longest(&chain(1024), snapshot.ready(), &mut signals.prefix);
-        let (request, mut rated) = (Parsed::default(), vec![0.0; tokens.len()]);
-        let now = clock::now();
-        let (snapshot, signals) = (&snapshot, &signals);
-        let cx = PickContext { request: &request, model: None, snapshot, signals, now };
+        let (asked, mut rated) = (fixture::Asked::of(&snapshot), vec![0.0; tokens.len()]);
+        let cx = PickContext { signals: &signals, ..asked.cx(clock::now()) };
         scorer.score(cx, snapshot.ready(), &mut rated);
         rated
     }
@@ -121,12 +119,9 @@ mod tests {
 
     #[test]
     fn an_unknown_prompt_scores_zero_everywhere() {
-        let (snapshot, request, signals) =
-            (fixture::snapshot(2), Parsed::default(), Signals::default());
-        let (snapshot, signals, now) = (&snapshot, &signals, clock::now());
-        let mut rated = vec![0.0; 2];
-        let cx = PickContext { request: &request, model: None, snapshot, signals, now };
-        PrefixCache::default().score(cx, snapshot.ready(), &mut rated);
+        let (snapshot, mut rated) = (fixture::snapshot(2), vec![0.0; 2]);
+        let asked = fixture::Asked::of(&snapshot);
+        PrefixCache::default().score(asked.cx(clock::now()), snapshot.ready(), &mut rated);
         assert_eq!(rated, [0.0, 0.0]);
     }
 

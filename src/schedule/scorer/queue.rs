@@ -34,8 +34,7 @@ mod tests {
 
     use super::*;
     use crate::pool::{InFlight, Sample};
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     fn waiting(n: f32) -> Sample {
@@ -48,14 +47,8 @@ mod tests {
         let busy = busy.and_then(|at| snapshot.endpoint(snapshot.ready()[at]));
         let _in_flight = busy.map(|endpoint| InFlight::begin(&endpoint.live, 0));
         let mut scores = vec![0.0; samples.len()];
-        let request = Parsed::default();
-        let cx = PickContext {
-            request: &request,
-            model: None,
-            snapshot: &snapshot,
-            signals: &Signals::default(),
-            now: read + age,
-        };
+        let asked = fixture::Asked::of(&snapshot);
+        let cx = asked.cx(read + age);
         Queue {}.score(cx, snapshot.ready(), &mut scores);
         scores
     }

@@ -34,8 +34,7 @@ mod tests {
 
     use super::*;
     use crate::pool::Sample;
-    use crate::request::Parsed;
-    use crate::schedule::{Signals, fixture};
+    use crate::schedule::fixture;
     use crate::server::clock;
 
     #[test]
@@ -43,14 +42,9 @@ mod tests {
         let running = |n| Some(Sample { running: Some(n), ..Sample::default() });
         let now = clock::now();
         let snapshot = fixture::sampled(&[running(8.0), running(2.0), running(4.0)], now);
-        let (request, mut scores) = (Parsed::default(), [0.0; 3]);
-        let cx = PickContext {
-            request: &request,
-            model: None,
-            snapshot: &snapshot,
-            signals: &Signals::default(),
-            now,
-        };
+        let mut scores = [0.0; 3];
+        let asked = fixture::Asked::of(&snapshot);
+        let cx = asked.cx(now);
         RunningRequests {}.score(cx, snapshot.ready(), &mut scores);
         assert!(scores[0] < scores[2] && scores[2] < scores[1], "{scores:?}");
     }

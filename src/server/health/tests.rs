@@ -11,15 +11,16 @@ use super::super::testing::plain_port;
 use super::*;
 use crate::pool::readiness::Stage;
 
-const SYNCED: Readiness = Readiness { stage: Stage::Synced, standby: false, draining: false };
-const STARTING: Readiness = Readiness { stage: Stage::Unknown, standby: false, draining: false };
-const DRAINING: Readiness = Readiness { stage: Stage::Synced, standby: false, draining: true };
+const SYNCED: Readiness =
+    Readiness { missing: None, stage: Stage::Synced, standby: false, draining: false };
+const STARTING: Readiness = Readiness { stage: Stage::Listing, ..SYNCED };
+const DRAINING: Readiness = Readiness { draining: true, ..SYNCED };
 
 /// The answer of the latch after each state, at the given seconds after the start.
 fn latched(history: &[(Readiness, u64)]) -> Vec<bool> {
     let mut verdict = Verdict::default();
-    let step = |&(readiness, seconds): &(Readiness, u64)| {
-        verdict = verdict.next(readiness, true, Duration::from_secs(seconds));
+    let step = |(readiness, seconds): &(Readiness, u64)| {
+        verdict = verdict.next(readiness, true, Duration::from_secs(*seconds));
         verdict.latched == Latch::Serving
     };
     history.iter().map(step).collect()
@@ -41,9 +42,9 @@ fn the_latch_opens_without_a_pool_after_a_minute_but_not_in_a_drain() {
 #[test]
 fn liveness_depends_on_the_event_loops_alone() {
     let up = Duration::from_secs(1);
-    assert!(Verdict::default().next(STARTING, true, up).alive);
-    assert!(!Verdict::default().next(SYNCED, false, up).alive);
-    assert!(Verdict::default().next(SYNCED, false, up).ready);
+    assert!(Verdict::default().next(&STARTING, true, up).alive);
+    assert!(!Verdict::default().next(&SYNCED, false, up).alive);
+    assert!(Verdict::default().next(&SYNCED, false, up).ready);
 }
 
 #[tokio::test(start_paused = true)]

@@ -60,7 +60,7 @@ async fn probes_and_metrics_answer_on_the_metrics_port() {
         let verbose = ask(address, "GET /readyz?verbose", "").await;
         assert_eq!(
             body(&verbose),
-            "[+] pool\n[+] pods\n[+] scrape\n[+] leadership\n[+] drain\nok\n"
+            "[+] source\n[+] endpoints\n[+] scrape\n[+] leadership\n[+] drain\nok\n"
         );
     })
     .await;

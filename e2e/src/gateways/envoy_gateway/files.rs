@@ -91,11 +91,15 @@ impl Files {
                 "metadata": {"name": class},
                 "spec": {"controllerName": CONTROLLER, "parametersRef": proxy},
             }),
-            object("EnvoyProxy", PROXY, &json!({
-                "provider": {"type": "Host", "host": {"envoyVersion": ENVOY}},
-                "concurrency": 1,
-                "extraArgs": ["--disable-hot-restart", "--admin-address-path", admin],
-            })),
+            object(
+                "EnvoyProxy",
+                PROXY,
+                &json!({
+                    "provider": {"type": "Host", "host": {"envoyVersion": ENVOY}},
+                    "concurrency": 1,
+                    "extraArgs": ["--disable-hot-restart", "--admin-address-path", admin],
+                }),
+            ),
             backend(referred(objects, "HTTPRoute")?, servers),
             backend(referred(objects, "EnvoyExtensionPolicy")?, &[picker::address()]),
         ];
@@ -107,7 +111,8 @@ impl Files {
     /// # Errors
     /// When it cannot be written.
     pub(in crate::gateways) fn write(&self, objects: &Manifests) -> Result<()> {
-        let known = objects.0.iter().filter(|object| READ.iter().any(|kind| object["kind"] == *kind));
+        let known =
+            objects.0.iter().filter(|object| READ.iter().any(|kind| object["kind"] == *kind));
         let mut written = self.operator.clone();
         for object in known {
             let mut object = object.clone();

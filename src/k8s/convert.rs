@@ -1,0 +1,148 @@
+//! What objects mean for the pool. Pure.
+
+use std::collections::{BTreeMap, HashSet};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+
+use kube::ResourceExt;
+
+use super::types::pool::{PickerRef, Port};
+use super::types::{LegacyPool, Pod, Pool};
+use crate::config::{LabelSelector, TargetPorts};
+use crate::pool::{EndpointSpec, FailureMode};
+
+/// The annotation of a pod that says which of its target ports serve, comma separated; the first that is there counts.
+const ACTIVE_PORTS: [&str; 2] =
+    ["llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"];
+
+/// Which endpoints a pool has, and what it says of faults.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Target {
+    /// Selects the pods, as the API server takes it; never empty.
+    pub(super) labels: Arc<str>,
+    /// One endpoint of a pod for each.
+    pub(super) ports: TargetPorts,
+    /// None when the pool does not say.
+    pub(super) failure_mode: Option<FailureMode>,
+}
+
+impl Target {
+    /// The pods that a selector selects.
+    pub(super) fn new(selector: &LabelSelector, ports: TargetPorts) -> Self {
+        Self { labels: selector.to_string().into(), ports, failure_mode: None }
+    }
+}
+
+/// What a pool says; an error when it cannot be served, and none when it is being deleted.
+pub(super) fn pool(pool: Pool) -> Option<Result<Target, String>> {
+    let spec = pool.spec;
+    let target = || {
+        let ports: Vec<i64> =
+            spec.target_ports.iter().map(|Port { number }| i64::from(*number)).collect();
+        target(spec.selector.match_labels, &ports, spec.endpoint_picker_ref.as_ref())
+    };
+    pool.metadata.deletion_timestamp.is_none().then(target)
+}
+
+/// The same of a pool v1alpha2.
+pub(super) fn legacy_pool(pool: LegacyPool) -> Option<Result<Target, String>> {
+    let spec = pool.spec;
+    let target = || {
+        let port = i64::from(spec.target_port_number);
+        target(spec.selector, &[port], spec.extension_ref.as_ref())
+    };
+    pool.metadata.deletion_timestamp.is_none().then(target)
+}
+
+fn target(
+    labels: BTreeMap<String, String>,
+    ports: &[i64],
+    picker: Option<&PickerRef>,
+) -> Result<Target, String> {
+    let selector = LabelSelector::new(labels).map_err(|error| format!("selector: {error}"))?;
+    let ports = TargetPorts::new(ports).map_err(|error| format!("target ports: {error}"))?;
+    let failure_mode = picker.and_then(|picker| picker.failure_mode.as_deref()?.parse().ok());
+    Ok(Target { failure_mode, ..Target::new(&selector, ports) })
+}
+
+/// A pod that may be sent requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Member {
+    name: String,
+    namespace: String,
+    uid: String,
+    ip: IpAddr,
+    other_ips: Vec<IpAddr>,
+    labels: BTreeMap<String, String>,
+    /// The ports that serve; none when all do.
+    active: Option<Vec<u16>>,
+    /// Seconds since 1970.
+    created: i64,
+}
+
+/// The pod as a member; none while it is not ready, has no address, ends or has ended.
+///
+/// Readiness gates are part of the condition `Ready`, so they count.
+pub(super) fn member(pod: Pod) -> Option<Member> {
+    let ready = |condition: &super::types::pod::Condition| {
+        condition.kind == "Ready" && condition.status == "True"
+    };
+    let ended = matches!(pod.status.phase.as_deref(), Some("Failed" | "Succeeded"));
+    let ending = pod.metadata.deletion_timestamp.is_some();
+    if ended || ending || !pod.status.conditions.iter().any(ready) {
+        return None;
+    }
+    let ip: IpAddr = pod.status.pod_ip.as_deref()?.parse().ok()?;
+    let ips = pod.status.pod_ips.iter().filter_map(|other| other.ip.parse().ok());
+    let other_ips = ips.filter(|other| *other != ip).collect();
+    let annotation = |key: &&str| pod.annotations().get(*key);
+    let active = ACTIVE_PORTS.iter().find_map(annotation).map(|text| active_ports(text));
+    let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
+    let (uid, labels) = (pod.uid().unwrap_or_default(), pod.metadata.labels.unwrap_or_default());
+    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created })
+}
+
+/// What is no port is left out; nothing left means that none serves.
+fn active_ports(text: &str) -> Vec<u16> {
+    text.split(',').filter_map(|port| port.trim().parse().ok()).collect()
+}
+
+/// The endpoints of members: for each target port one, named `<pod>-rank-<index of the port>`.
+///
+/// Of two at one address the one of the newer pod counts: the older one's address was given away.
+pub(super) fn endpoints<'a>(
+    members: impl Iterator<Item = &'a Member>,
+    ports: &TargetPorts,
+) -> Vec<EndpointSpec> {
+    let mut members: Vec<_> = members.collect();
+    members.sort_by(|a, b| (b.created, &b.uid).cmp(&(a.created, &a.uid)));
+    let mut taken = HashSet::with_capacity(members.len() * ports.as_slice().len());
+    let mut endpoints = Vec::with_capacity(members.len());
+    for member in members {
+        for (rank, &port) in ports.as_slice().iter().enumerate() {
+            let serves = member.active.as_ref().is_none_or(|active| active.contains(&port));
+            let address = SocketAddr::new(member.ip, port);
+            if serves && taken.insert(address) {
+                endpoints.push(member.endpoint(rank, address));
+            }
+        }
+    }
+    endpoints
+}
+
+impl Member {
+    fn endpoint(&self, rank: usize, address: SocketAddr) -> EndpointSpec {
+        EndpointSpec {
+            name: format!("{}-rank-{rank}", self.name),
+            namespace: self.namespace.clone(),
+            uid: self.uid.clone(),
+            address,
+            other_ips: self.other_ips.clone(),
+            labels: self.labels.clone(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,159 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::k8s::types::Pod;
+
+type Change = fn(&mut Value);
+
+fn member_of(change: impl FnOnce(&mut Value)) -> Option<Member> {
+    let mut pod = json!({
+        "metadata": {"name": "p1", "namespace": "prod", "uid": "u1", "labels": {"app": "llm"}, "annotations": {},
+                     "creationTimestamp": "2026-01-01T00:00:00Z"},
+        "spec": {"nodeName": "n"},
+        "status": {"phase": "Running", "podIP": "10.0.0.1",
+                   "podIPs": [{"ip": "10.0.0.1"}, {"ip": "fd00::1"}],
+                   "conditions": [{"type": "ContainersReady", "status": "True"}, {"type": "Ready", "status": "True"}]},
+    });
+    change(&mut pod);
+    member(serde_json::from_value::<Pod>(pod).unwrap())
+}
+
+fn ports(numbers: &[i64]) -> TargetPorts {
+    TargetPorts::new(numbers).unwrap()
+}
+
+fn addresses(members: &[Member], numbers: &[i64]) -> Vec<String> {
+    let endpoints = endpoints(members.iter(), &ports(numbers));
+    let mut all: Vec<_> =
+        endpoints.iter().map(|spec| format!("{} {}", spec.name, spec.address)).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn a_ready_pod_has_an_endpoint_for_each_port_with_all_that_is_known_of_it() {
+    let member = member_of(|_| ()).unwrap();
+    let endpoints = endpoints([&member].into_iter(), &ports(&[8001, 8000]));
+    assert_eq!(
+        endpoints,
+        [(8001, 0), (8000, 1)].map(|(port, rank)| EndpointSpec {
+            name: format!("p1-rank-{rank}"),
+            namespace: "prod".to_owned(),
+            uid: "u1".to_owned(),
+            address: ([10, 0, 0, 1], port).into(),
+            other_ips: vec!["fd00::1".parse().unwrap()],
+            labels: [("app".to_owned(), "llm".to_owned())].into(),
+        })
+    );
+}
+
+#[test]
+fn a_pod_that_is_not_ready_ends_or_has_no_address_is_no_member() {
+    let changes: [(&str, Change); 8] = [
+        ("not ready", |pod| pod["status"]["conditions"][1]["status"] = "False".into()),
+        ("unknown", |pod| pod["status"]["conditions"][1]["status"] = "Unknown".into()),
+        ("no conditions", |pod| pod["status"]["conditions"] = json!([])),
+        ("ending", |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
+        ("evicted", |pod| pod["status"]["phase"] = "Failed".into()),
+        ("done", |pod| pod["status"]["phase"] = "Succeeded".into()),
+        ("no address", |pod| pod["status"]["podIP"] = Value::Null),
+        ("bad address", |pod| pod["status"]["podIP"] = "none".into()),
+    ];
+    for (what, change) in changes {
+        assert_eq!(member_of(change), None, "{what}");
+    }
+    assert_eq!(member_of(|pod| pod["status"] = json!({})), None);
+}
+
+#[test]
+fn active_ports_leave_out_the_other_ports_and_keep_the_ranks() {
+    let active = |key: &str, text: &str| {
+        let member = member_of(|pod| pod["metadata"]["annotations"][key] = text.into()).unwrap();
+        addresses(&[member], &[8000, 8001])
+    };
+    let [new, old] = ACTIVE_PORTS;
+    assert_eq!(active(new, " 8001 ,x,9"), ["p1-rank-1 10.0.0.1:8001"]);
+    assert_eq!(active(old, "8000"), ["p1-rank-0 10.0.0.1:8000"]);
+    assert_eq!(active(new, ""), [""; 0]);
+    assert_eq!(active(new, "none,70000"), [""; 0]);
+    let both = member_of(|pod| {
+        pod["metadata"]["annotations"] = json!({new: "8000", old: "8001"});
+    });
+    assert_eq!(addresses(&[both.unwrap()], &[8000, 8001]), ["p1-rank-0 10.0.0.1:8000"]);
+}
+
+#[test]
+fn the_newer_of_two_pods_at_one_address_counts_whatever_their_order() {
+    let old = member_of(|_| ()).unwrap();
+    let new = member_of(|pod| {
+        pod["metadata"]["name"] = "p2".into();
+        pod["metadata"]["uid"] = "u0".into();
+        pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z".into();
+    });
+    let new = new.unwrap();
+    for order in [[old.clone(), new.clone()], [new, old]] {
+        assert_eq!(addresses(&order, &[8000]), ["p2-rank-0 10.0.0.1:8000"]);
+    }
+}
+
+#[test]
+fn pods_on_the_network_of_one_host_differ_by_port() {
+    let on = |name: &str, port: &str| {
+        let member = member_of(|pod| {
+            pod["metadata"]["name"] = name.into();
+            pod["metadata"]["annotations"]["llm-d.ai/active-ports"] = port.into();
+        });
+        member.unwrap()
+    };
+    assert_eq!(
+        addresses(&[on("a", "8000"), on("b", "8001")], &[8000, 8001]),
+        ["a-rank-0 10.0.0.1:8000", "b-rank-1 10.0.0.1:8001"]
+    );
+}
+
+fn read<T: serde::de::DeserializeOwned>(spec: &Value, metadata: &Value) -> T {
+    let mut metadata = metadata.clone();
+    metadata["name"] = "p".into();
+    serde_json::from_value(json!({"metadata": metadata, "spec": spec})).unwrap()
+}
+
+#[test]
+fn both_versions_of_a_pool_say_the_same() {
+    let v1 = json!({"selector": {"matchLabels": {"app": "llm"}}, "targetPorts": [{"number": 8000}],
+                    "endpointPickerRef": {"name": "epp", "failureMode": "FailOpen"}, "later": {}});
+    let v1alpha2 = json!({"selector": {"app": "llm"}, "targetPortNumber": 8000,
+                          "extensionRef": {"name": "epp", "failureMode": "FailOpen"}});
+    let target = pool(read(&v1, &json!({}))).unwrap().unwrap();
+    assert_eq!(legacy_pool(read(&v1alpha2, &json!({}))).unwrap().unwrap(), target);
+    assert_eq!(&*target.labels, "app=llm");
+    assert_eq!(target.ports.as_slice(), [8000]);
+    assert_eq!(target.failure_mode, Some(FailureMode::FailOpen));
+}
+
+#[test]
+fn what_a_pool_does_not_say_or_says_in_words_of_later_is_none() {
+    let mut spec =
+        json!({"selector": {"matchLabels": {"app": "llm"}}, "targetPorts": [{"number": 1}]});
+    let mode = |spec: &Value| pool(read(spec, &json!({}))).unwrap().unwrap().failure_mode;
+    assert_eq!(mode(&spec), None);
+    spec["endpointPickerRef"] = json!({"name": "epp", "failureMode": "FailSoft"});
+    assert_eq!(mode(&spec), None);
+}
+
+#[test]
+fn a_pool_that_cannot_be_served_says_why_and_one_that_ends_is_none() {
+    let good = json!({"selector": {"matchLabels": {"app": "llm"}}, "targetPorts": [{"number": 1}]});
+    let problem = |field: &str, value: Value| {
+        let mut spec = good.clone();
+        spec[field] = value;
+        pool(read(&spec, &json!({}))).unwrap().unwrap_err()
+    };
+    let labels = |labels: Value| problem("selector", json!({"matchLabels": labels}));
+    assert_eq!(labels(json!({"a b": "c"})), "selector: \"a b\" is no key of a label");
+    assert_eq!(labels(json!({})), "selector: a selector needs a label at least");
+    assert_eq!(problem("targetPorts", json!([])), "target ports: 0 ports, give 1 to 8");
+    let port = problem("targetPorts", json!([{"number": 0}]));
+    assert_eq!(port, "target ports: \"0\" is no port, give 1 to 65535");
+    let ending = json!({"deletionTimestamp": "2026-01-01T00:00:00Z"});
+    assert_eq!(pool(read(&good, &ending)), None);
+}

@@ -1,0 +1,266 @@
+//! Follows the objects of one kind: list them, watch them, and list them again now and then.
+//!
+//! Written over the list and watch calls of the `kube` client rather than over the watcher of `kube-runtime`, which keeps
+//! to itself what is needed here: bookmarks as signs of life, and a pause between watches that a server ends at once.
+//!
+//! Whatever is unclear (an error in the watch, a line that cannot be read, an expired version) ends in a new list, so the
+//! view equals the server's after every error; a delete that was lost nevertheless is found by the list that comes every
+//! [`RELIST`]. Until a list is complete the last state stays. Events are applied once and in order: one whose version
+//! is not newer than the last one's is left out.
+
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use kube::api::{ListParams, WatchParams};
+use kube::core::WatchEvent;
+use kube::{Api, Resource, ResourceExt};
+use serde::de::DeserializeOwned;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
+use tokio_stream::StreamExt;
+
+use self::pace::Pace;
+use super::fault::Fault;
+use super::kind::Kind;
+
+mod pace;
+
+/// Objects of one page of a list.
+const PAGE: u32 = 500;
+
+/// Time for the answer to a list or to the start of a watch.
+const ANSWER: Duration = Duration::from_secs(30);
+
+/// How long the API server is to keep up a watch. A connection that died in silence is noticed at its end.
+const WATCH: Duration = Duration::from_secs(45);
+
+/// How much later the end of a watch may come.
+const MARGIN: Duration = Duration::from_secs(5);
+
+/// The least time between the beginnings of two watches.
+const LEAST: Duration = Duration::from_secs(1);
+
+/// A complete list is asked for at least so often.
+const RELIST: Duration = Duration::from_mins(5);
+
+/// Objects that are kept of a kind, as many as a pool can have endpoints; what comes beyond is left out.
+const MOST: usize = 1 << 16;
+
+/// The label selector of the objects to follow, empty for all; none for no objects.
+pub(super) type Labels = watch::Receiver<Option<Arc<str>>>;
+
+/// The objects of a kind, converted, by name.
+///
+/// Written by the kind's follower, in place; a reader that is late sees only the newest.
+#[derive(Debug)]
+pub(super) struct Listing<T> {
+    /// At most [`MOST`].
+    pub(super) items: BTreeMap<String, T>,
+    /// The label selector, empty for all, for which the items were complete; none when they never were.
+    pub(super) complete: Option<Arc<str>>,
+    /// Why the API server gives nothing now, in words.
+    pub(super) trouble: Option<Arc<str>>,
+}
+
+impl<T> Default for Listing<T> {
+    fn default() -> Self {
+        Self { items: BTreeMap::new(), complete: None, trouble: None }
+    }
+}
+
+/// Keeps the listing of one kind.
+#[derive(Debug)]
+pub(super) struct Follower<K, T> {
+    /// Where the objects are.
+    pub(super) api: Api<K>,
+    /// Which they are.
+    pub(super) kind: Arc<Kind>,
+    /// A field selector.
+    pub(super) fields: Option<String>,
+    /// What is kept of an object; none when it does not count.
+    pub(super) convert: fn(K) -> Option<T>,
+    /// Where it is kept.
+    pub(super) listing: watch::Sender<Listing<T>>,
+    /// Time between two looks for a kind that is absent or forbidden.
+    pub(super) retry: Duration,
+}
+
+impl<K, T> Follower<K, T>
+where
+    K: Resource + Clone + DeserializeOwned + Debug,
+    T: PartialEq,
+{
+    /// Follows for ever the objects that the newest of `labels` selects; none while that is none.
+    pub(super) async fn run(self, mut labels: Labels) {
+        loop {
+            let now = labels.borrow_and_update().clone();
+            let follow = async {
+                match &now {
+                    Some(labels) => self.follow(labels).await,
+                    None => self.empty(None),
+                }
+                std::future::pending::<()>().await;
+            };
+            tokio::select! {
+                () = follow => {}
+                () = changed(&mut labels) => {}
+            }
+        }
+    }
+
+    async fn follow(&self, labels: &Arc<str>) {
+        let mut pace = Pace::new(self.retry);
+        loop {
+            let began = Instant::now();
+            let Err(fault) = self.round(labels).await else {
+                pace = Pace::new(self.retry);
+                continue;
+            };
+            self.kind.failed(&fault);
+            if pace.absent_again(fault.state) {
+                self.empty(Some(labels));
+            }
+            self.listing.send_if_modified(|listing| {
+                let trouble = Some(Arc::clone(&fault.text));
+                let changed = listing.trouble != trouble;
+                listing.trouble = trouble;
+                changed
+            });
+            sleep(pace.after(&fault, began.elapsed(), fastrand::f64())).await;
+        }
+    }
+
+    /// There are no objects; `complete` says for which selector that is known.
+    fn empty(&self, complete: Option<&Arc<str>>) {
+        self.listing.send_if_modified(|listing| {
+            let changed = listing.complete.as_ref() != complete || !listing.items.is_empty();
+            *listing = Listing { complete: complete.cloned(), ..Listing::default() };
+            changed
+        });
+    }
+
+    /// Lists, then watches until it is time to list again.
+    async fn round(&self, labels: &Arc<str>) -> Result<(), Fault> {
+        let mut version = self.list(labels).await?;
+        self.kind.following();
+        // Spread, so that the replicas of a fleet do not list in step.
+        let again = Instant::now() + RELIST.mul_f64(0.8 + 0.2 * fastrand::f64());
+        while Instant::now() < again {
+            let began = Instant::now();
+            self.watch(labels, &mut version).await?;
+            sleep_until(began + LEAST).await;
+        }
+        Ok(())
+    }
+
+    /// Takes a complete list; gives its version.
+    async fn list(&self, labels: &Arc<str>) -> Result<String, Fault> {
+        let mut items = BTreeMap::new();
+        let mut params = ListParams {
+            label_selector: selector(labels),
+            field_selector: self.fields.clone(),
+            limit: Some(PAGE),
+            ..ListParams::default()
+        };
+        let version = loop {
+            let page = timeout(ANSWER, self.api.list(&params)).await;
+            let page = page.map_err(|_elapsed| Fault::silent(ANSWER))??;
+            self.kind.heard();
+            for object in page.items.into_iter().take(MOST.saturating_sub(items.len())) {
+                let name = object.name_any();
+                items.extend((self.convert)(object).map(|item| (name, item)));
+            }
+            params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
+            if params.continue_token.is_none() {
+                break page.metadata.resource_version;
+            }
+        };
+        let version = version.filter(|version| !version.is_empty());
+        let version = version.ok_or_else(|| Fault::malformed("a list without resourceVersion"))?;
+        self.listing.send_if_modified(|listing| {
+            let complete = Some(Arc::clone(labels));
+            let changed =
+                listing.items != items || listing.complete != complete || listing.trouble.is_some();
+            *listing = Listing { items, complete, trouble: None };
+            changed
+        });
+        Ok(version)
+    }
+
+    /// Takes events from `version` on, which it moves forward, until the watch ends.
+    async fn watch(&self, labels: &str, version: &mut String) -> Result<(), Fault> {
+        let params = WatchParams {
+            label_selector: selector(labels),
+            field_selector: self.fields.clone(),
+            timeout: u32::try_from(WATCH.as_secs()).ok(),
+            ..WatchParams::default()
+        };
+        let events = timeout(ANSWER, self.api.watch(&params, version)).await;
+        let mut events = pin!(events.map_err(|_elapsed| Fault::silent(ANSWER))??);
+        self.kind.heard();
+        let end = Instant::now() + WATCH + MARGIN;
+        // A watch that does not end in time may be dead; whether it is shows in the next one.
+        while let Ok(Some(event)) = timeout_at(end, events.next()).await {
+            let event = event?;
+            self.kind.heard();
+            match event {
+                WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+                    self.apply(object, version, self.convert)?;
+                }
+                WatchEvent::Deleted(object) => self.apply(object, version, |_| None)?,
+                WatchEvent::Bookmark(bookmark) => *version = bookmark.metadata.resource_version,
+                WatchEvent::Error(status) => return Err(Fault::refused(&status)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what an event says of an object, unless it is not newer than what is known.
+    fn apply(
+        &self,
+        object: K,
+        version: &mut String,
+        convert: fn(K) -> Option<T>,
+    ) -> Result<(), Fault> {
+        let new = object.resource_version().filter(|version| !version.is_empty());
+        let new = new.ok_or_else(|| Fault::malformed("an object without resourceVersion"))?;
+        if !newer(&new, version) {
+            return Ok(());
+        }
+        *version = new;
+        let name = object.name_any();
+        let item = convert(object);
+        self.listing.send_if_modified(|listing| match item {
+            None => listing.items.remove(&name).is_some(),
+            Some(item) if listing.items.get(&name) == Some(&item) => false,
+            Some(_) if listing.items.len() >= MOST && !listing.items.contains_key(&name) => false,
+            Some(item) => {
+                listing.items.insert(name, item);
+                true
+            }
+        });
+        Ok(())
+    }
+}
+
+/// Waits for a change; for ever where there is none to come.
+pub(super) async fn changed<T>(value: &mut watch::Receiver<T>) {
+    if value.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+}
+
+fn selector(labels: &str) -> Option<String> {
+    Some(labels.to_owned()).filter(|labels| !labels.is_empty())
+}
+
+/// Versions are numbers that grow; two that are not cannot be compared, and the later word counts.
+fn newer(new: &str, old: &str) -> bool {
+    match (new.parse::<u64>(), old.parse::<u64>()) {
+        (Ok(new), Ok(old)) => new > old,
+        _ => true,
+    }
+}

@@ -1,0 +1,32 @@
+//! Targets of a rewrite or a model, with their weights.
+
+use super::super::verdict::{Findings, Reason};
+use crate::pool::Targets;
+
+/// A target: its name and its weight.
+pub(super) type Weighted<'a> = (&'a str, Option<i32>);
+
+/// The targets of what is called `place` in messages; none when one of them has no name or none gets requests.
+///
+/// Where only some have a weight, it is 1 for the others. A weight below 1, which old schemas allow, means no requests.
+pub(super) fn weighted(
+    place: &str,
+    list: &[Weighted<'_>],
+    findings: &mut Findings,
+) -> Option<Targets> {
+    if list.iter().any(|(name, _)| name.is_empty()) {
+        findings.invalid(Reason::InvalidTargets, || format!("{place} has a target without a name"));
+        return None;
+    }
+    let without = list.iter().filter(|(_, weight)| weight.is_none()).count();
+    if (1..list.len()).contains(&without) {
+        findings.remark(|| format!("{place} has targets without a weight, which count as 1"));
+    }
+    let shares = list.iter().map(|&(name, weight)| (name, weight.unwrap_or(1)));
+    let shares = shares.filter_map(|(name, weight)| Some((name, u32::try_from(weight).ok()?)));
+    let targets = Targets::new(shares.filter(|(_, weight)| *weight > 0));
+    if targets.is_none() {
+        findings.invalid(Reason::InvalidTargets, || format!("{place} has no targets"));
+    }
+    targets
+}

@@ -1,0 +1,144 @@
+//! From the pool and its pods to endpoints: what holds while one of them is not known.
+//!
+//! | the pool | endpoints | ready |
+//! |---|---|---|
+//! | not found yet | none | no |
+//! | known, pods not listed yet | none | no |
+//! | known, pods listed | those of the pods | yes |
+//! | changed, pods of its new selector not listed yet | as before | yes |
+//! | not valid any more | as the last valid one says | yes |
+//! | deleted | as before for 30 s, then none | no |
+//!
+//! What the API server does not answer changes nothing.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::convert::{self, Member, Target};
+use super::follow::Listing;
+use crate::pool::{EndpointSpec, FailureMode};
+
+/// How long the endpoints of a deleted pool stay: it may come back, as by `kubectl replace --force`.
+const GRACE: Duration = Duration::from_secs(30);
+
+/// What a pool says, or why it cannot be served.
+pub(super) type Said = Result<Target, String>;
+
+/// What is known of the pool.
+#[derive(Debug)]
+pub(super) struct View {
+    /// How messages call the pool.
+    key: String,
+    /// The last valid one.
+    target: Option<Target>,
+    /// Why the newest one is not valid.
+    problem: Option<String>,
+    /// Since when there is none.
+    gone: Option<Instant>,
+    /// Whether the pods of a selector of this pool were ever complete.
+    listed: bool,
+}
+
+/// What to tell others.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Outcome {
+    /// Which pods to follow; none for none.
+    pub(super) labels: Option<Arc<str>>,
+    /// None when they stay as they are.
+    pub(super) endpoints: Option<Vec<EndpointSpec>>,
+    /// What the pool says of faults.
+    pub(super) failure_mode: Option<FailureMode>,
+    /// Why we are not ready, in words.
+    pub(super) missing: Option<String>,
+    /// When to look again although nothing has changed.
+    pub(super) again: Option<Instant>,
+}
+
+impl View {
+    /// No pool is known yet.
+    pub(super) fn of_pool(key: String) -> Self {
+        Self { key, target: None, problem: None, gone: None, listed: false }
+    }
+
+    /// There is no pool object; the target is fixed.
+    pub(super) fn of_selector(target: Target) -> Self {
+        let key = format!("selector {}", target.labels);
+        Self { target: Some(target), ..Self::of_pool(key) }
+    }
+
+    /// Takes in what was listed of the pool.
+    pub(super) fn pool(&mut self, pool: &Listing<Said>, now: Instant) {
+        if pool.complete.is_none() {
+            return;
+        }
+        let said = pool.items.values().next();
+        self.problem = None;
+        match said {
+            Some(Ok(target)) => self.target = Some(target.clone()),
+            Some(Err(problem)) => self.problem = Some(problem.clone()),
+            None => {}
+        }
+        let gone = said.is_none() && self.target.is_some();
+        self.gone = gone.then(|| self.gone.unwrap_or(now));
+    }
+
+    /// Why the pool as it is now cannot be served.
+    pub(super) fn problem(&self) -> Option<&str> {
+        self.problem.as_deref()
+    }
+
+    /// What holds now, with the pods as they are listed.
+    pub(super) fn outcome(
+        &mut self,
+        pool: &Listing<Said>,
+        pods: &Listing<Member>,
+        now: Instant,
+    ) -> Outcome {
+        let over = self.gone.is_some_and(|gone| now >= gone + GRACE);
+        if over {
+            (self.target, self.gone, self.listed) = (None, None, false);
+        }
+        let Some(target) = &self.target else {
+            let missing = Some(self.without_pool(pool));
+            let endpoints = over.then(Vec::new);
+            return Outcome { labels: None, endpoints, failure_mode: None, missing, again: None };
+        };
+        let complete = pods.complete.as_ref() == Some(&target.labels);
+        self.listed |= complete;
+        let endpoints = complete.then(|| convert::endpoints(pods.items.values(), &target.ports));
+        let missing = match (self.gone, self.listed) {
+            (Some(_), _) => Some(format!("{} was deleted", self.key)),
+            (None, true) => None,
+            (None, false) => Some(because(
+                format!("pods with {} not listed yet", target.labels),
+                pods.trouble.as_deref(),
+            )),
+        };
+        Outcome {
+            labels: Some(Arc::clone(&target.labels)),
+            endpoints,
+            failure_mode: target.failure_mode,
+            missing,
+            again: self.gone.map(|gone| gone + GRACE),
+        }
+    }
+
+    fn without_pool(&self, pool: &Listing<Said>) -> String {
+        match &self.problem {
+            Some(problem) => format!("{} is not valid: {problem}", self.key),
+            None => because(format!("{} not found yet", self.key), pool.trouble.as_deref()),
+        }
+    }
+}
+
+fn because(what: String, trouble: Option<&str>) -> String {
+    match trouble {
+        Some(trouble) => format!("{what}: {trouble}"),
+        None => what,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,208 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::config::{LabelSelector, TargetPorts};
+use crate::k8s::types::Pod;
+
+fn target(labels: &str, ports: &[i64]) -> Target {
+    let selector: LabelSelector = labels.parse().unwrap();
+    Target::new(&selector, TargetPorts::new(ports).unwrap())
+}
+
+fn pool(said: Option<Said>) -> Listing<Said> {
+    let items = said.into_iter().map(|said| ("p".to_owned(), said)).collect();
+    Listing { items, complete: Some("".into()), trouble: None }
+}
+
+fn pods(labels: &str, numbers: &[u8]) -> Listing<Member> {
+    let member = |n: &u8| {
+        let pod = json!({"metadata": {"name": n.to_string(), "uid": n.to_string()},
+                         "status": {"podIP": format!("10.0.0.{n}"),
+                                    "conditions": [{"type": "Ready", "status": "True"}]}});
+        let pod = serde_json::from_value::<Pod>(pod).unwrap();
+        (n.to_string(), convert::member(pod).unwrap())
+    };
+    Listing {
+        items: numbers.iter().map(member).collect(),
+        complete: Some(labels.into()),
+        trouble: None,
+    }
+}
+
+/// A view, and what the pool task knows from it.
+struct Bench {
+    view: View,
+    now: Instant,
+    endpoints: Vec<String>,
+    missing: Option<String>,
+    labels: Option<Arc<str>>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let view = View::of_pool("InferencePool prod/p".to_owned());
+        let (endpoints, missing, labels) = (Vec::new(), None, None);
+        Self { view, now: Instant::now(), endpoints, missing, labels }
+    }
+
+    fn see(&mut self, pool: &Listing<Said>, pods: &Listing<Member>) -> Outcome {
+        self.view.pool(pool, self.now);
+        let outcome = self.view.outcome(pool, pods, self.now);
+        if let Some(endpoints) = &outcome.endpoints {
+            self.endpoints = endpoints.iter().map(|spec| spec.address.to_string()).collect();
+            self.endpoints.sort();
+        }
+        self.missing.clone_from(&outcome.missing);
+        self.labels.clone_from(&outcome.labels);
+        outcome
+    }
+
+    fn missing(&self) -> &str {
+        self.missing.as_deref().unwrap_or_default()
+    }
+}
+
+#[test]
+fn what_is_missing_is_said_until_pool_and_pods_are_known() {
+    let mut bench = Bench::new();
+    let silent = Listing { trouble: Some("403 no".into()), ..Listing::default() };
+    bench.see(&silent, &Listing::default());
+    assert_eq!(bench.missing(), "InferencePool prod/p not found yet: 403 no");
+    bench.see(&pool(None), &Listing::default());
+    assert_eq!(bench.missing(), "InferencePool prod/p not found yet");
+    let known = pool(Some(Ok(target("app=a", &[80]))));
+    let outcome = bench.see(&known, &Listing::default());
+    assert_eq!(bench.missing(), "pods with app=a not listed yet");
+    assert_eq!((bench.labels.as_deref(), outcome.endpoints), (Some("app=a"), None));
+    bench.see(&known, &pods("app=a", &[]));
+    assert_eq!(bench.missing, None, "no pods are a list too");
+}
+
+#[test]
+fn a_new_selector_swaps_the_endpoints_when_its_pods_are_listed() {
+    let mut bench = Bench::new();
+    bench.see(&pool(Some(Ok(target("app=a", &[80])))), &pods("app=a", &[1]));
+    let moved = pool(Some(Ok(target("app=b", &[81]))));
+    bench.see(&moved, &pods("app=a", &[1, 2]));
+    assert_eq!(bench.endpoints, ["10.0.0.1:80"]);
+    assert_eq!((bench.missing(), bench.labels.as_deref()), ("", Some("app=b")));
+    bench.see(&moved, &pods("app=b", &[3]));
+    assert_eq!(bench.endpoints, ["10.0.0.3:81"]);
+}
+
+#[test]
+fn the_endpoints_follow_the_ports_at_once() {
+    let mut bench = Bench::new();
+    let pods = pods("app=a", &[1]);
+    for ports in [&[80, 81][..], &[80], &[80, 82]] {
+        bench.see(&pool(Some(Ok(target("app=a", ports)))), &pods);
+        let expected: Vec<_> = ports.iter().map(|port| format!("10.0.0.1:{port}")).collect();
+        assert_eq!(bench.endpoints, expected);
+    }
+}
+
+#[test]
+fn a_deleted_pool_keeps_its_endpoints_for_thirty_seconds_and_is_not_ready() {
+    let mut bench = Bench::new();
+    let (known, listed) = (pool(Some(Ok(target("app=a", &[80])))), pods("app=a", &[1]));
+    bench.see(&known, &listed);
+    let deleted = bench.now;
+    let outcome = bench.see(&pool(None), &listed);
+    assert_eq!(bench.missing(), "InferencePool prod/p was deleted");
+    assert_eq!((bench.endpoints.len(), outcome.again), (1, Some(deleted + GRACE)));
+    bench.now += GRACE.saturating_sub(Duration::from_millis(1));
+    bench.see(&pool(None), &pods("app=a", &[2]));
+    assert_eq!(bench.endpoints, ["10.0.0.2:80"], "its pods are still followed");
+    bench.now += Duration::from_millis(1);
+    bench.see(&pool(None), &pods("app=a", &[2]));
+    assert_eq!((bench.endpoints.len(), bench.labels.as_deref()), (0, None));
+    bench.see(&known, &Listing::default());
+    assert_eq!(bench.missing(), "pods with app=a not listed yet");
+    bench.see(&known, &listed);
+    assert_eq!((bench.endpoints.len(), bench.missing()), (1, ""));
+}
+
+#[test]
+fn a_pool_that_comes_back_in_time_is_ready_at_once() {
+    let mut bench = Bench::new();
+    let (known, listed) = (pool(Some(Ok(target("app=a", &[80])))), pods("app=a", &[1]));
+    bench.see(&known, &listed);
+    bench.see(&pool(None), &listed);
+    bench.now += GRACE / 2;
+    let outcome = bench.see(&known, &listed);
+    assert_eq!((bench.missing(), outcome.again), ("", None));
+    bench.see(&pool(None), &listed);
+    bench.now += GRACE.saturating_sub(Duration::from_millis(1));
+    bench.see(&pool(None), &listed);
+    assert_eq!(bench.endpoints.len(), 1, "the time begins anew with each deletion");
+}
+
+#[test]
+fn a_pool_that_is_not_valid_says_why_and_does_not_replace_a_valid_one() {
+    let mut bench = Bench::new();
+    let bad = pool(Some(Err("ports".to_owned())));
+    bench.see(&bad, &Listing::default());
+    assert_eq!(bench.missing(), "InferencePool prod/p is not valid: ports");
+    bench.see(&pool(Some(Ok(target("app=a", &[80])))), &pods("app=a", &[1]));
+    bench.see(&bad, &pods("app=a", &[1, 2]));
+    assert_eq!((bench.missing(), bench.endpoints.len()), ("", 2));
+    assert_eq!(bench.view.problem(), Some("ports"));
+}
+
+#[test]
+fn a_selector_needs_no_pool() {
+    let mut view = View::of_selector(target("app=a", &[80]));
+    let none = Listing::default();
+    view.pool(&none, Instant::now());
+    assert_eq!(view.outcome(&none, &Listing::default(), Instant::now()).endpoints, None);
+    let outcome = view.outcome(&none, &pods("app=a", &[]), Instant::now());
+    assert_eq!((outcome.endpoints, outcome.missing), (Some(Vec::new()), None));
+}
+
+#[derive(Clone, Debug)]
+enum Step {
+    Pool(Option<(bool, bool)>),
+    Pods(bool, Vec<u8>),
+    Wait(u64),
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = prop_oneof![
+        proptest::option::of((any::<bool>(), any::<bool>())).prop_map(Step::Pool),
+        (any::<bool>(), proptest::collection::vec(1..9_u8, 0..5))
+            .prop_map(|(selector, pods)| Step::Pods(selector, pods)),
+        (0..40_u64).prop_map(Step::Wait),
+    ];
+    proptest::collection::vec(step, 0..30)
+}
+
+fn labels(other: bool) -> &'static str {
+    if other { "app=b" } else { "app=a" }
+}
+
+proptest! {
+    #[test]
+    fn every_order_of_events_converges_to_the_same_endpoints(steps in steps()) {
+        let mut bench = Bench::new();
+        let (mut now_pool, mut now_pods) = (Listing::default(), Listing::default());
+        for step in steps {
+            match step {
+                Step::Pool(said) => now_pool = pool(said.map(|(other, valid)| {
+                    if valid { Ok(target(labels(other), &[80])) } else { Err("bad".to_owned()) }
+                })),
+                Step::Pods(other, numbers) => now_pods = pods(labels(other), &numbers),
+                Step::Wait(seconds) => bench.now += Duration::from_secs(seconds),
+            }
+            bench.see(&now_pool, &now_pods);
+            prop_assert!(bench.missing.is_none() || now_pool.items.is_empty() || !bench.missing().contains("deleted"));
+        }
+        bench.see(&pool(Some(Ok(target("app=b", &[80, 81])))), &now_pods);
+        bench.see(&pool(Some(Ok(target("app=b", &[80, 81])))), &pods("app=b", &[3, 4]));
+        prop_assert_eq!(&bench.missing, &None);
+        prop_assert_eq!(
+            &bench.endpoints,
+            &["10.0.0.3:80", "10.0.0.3:81", "10.0.0.4:80", "10.0.0.4:81"].map(str::to_owned)
+        );
+    }
+}

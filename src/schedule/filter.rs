@@ -1,0 +1,3 @@
+//! Filters, one file each. What removes candidates is a [`Filter`](crate::schedule::Filter).
+
+pub(in crate::schedule) mod header_based_testing;

@@ -1,0 +1,175 @@
+//! Objectives, rewrite rules and the failure mode of a pool, as they show at the gateway.
+
+use expect_test::expect;
+use lodesman::pool::{Event, FailureMode, Routes, Targets};
+
+use super::rig::{Rig, config};
+use super::stream::{CHAT, COMPLETIONS, HI, Stream, refusal};
+
+const OBJECTIVE: &str = "x-llm-d-inference-objective";
+const OLD_OBJECTIVE: &str = "x-gateway-inference-objective";
+const REWRITE: &str = "x-llm-d-model-name-rewrite";
+const PLACED: &str = "llm_d_epp_request_total{";
+
+const PROMPT: &str = r#"{"model":"my-model","prompt":"test1"}"#;
+
+/// Objectives of the priorities 2 and -1, and the rules that the test is about.
+async fn rig(exact: &[(&str, &[(&str, u32)])], any: Option<&str>) -> Rig {
+    let rule = |&(model, targets): &(&str, &[(&str, u32)])| {
+        let targets = Targets::new(targets.iter().copied()).expect("a target");
+        (model.into(), targets.of(&format!("rewrite-{model}")))
+    };
+    let routes = Routes {
+        objectives: [("my-model".into(), 2), ("sheddable".into(), -1)].into(),
+        exact: exact.iter().map(rule).collect(),
+        any: any.and_then(|target| Targets::new([(target, 1)])),
+        ..Routes::default()
+    };
+    Rig::told(1, vec![Event::Routes(routes)], &[]).await
+}
+
+async fn sent_on(stream: &mut Stream, want: &str) {
+    stream.hear(1).await;
+    assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
+}
+
+// G1
+#[tokio::test]
+async fn an_objective_gives_a_request_its_priority_and_does_not_go_upstream() {
+    let rig = rig(&[("my-model", &[("my-model-12345", 1)])], None).await;
+    let mut stream = rig.stream().await;
+    stream.post(COMPLETIONS, &[(OBJECTIVE, "my-model")]).last(PROMPT).hear(4).await;
+    expect![[r#"
+        > RH :method=POST :path=/v1/completions x-request-id=id-1 x-llm-d-inference-objective=my-model
+        > RB `{"model":"my-model","prompt":"test1"}` end
+        < RH +x-gateway-destination-endpoint=pod-1 -x-llm-d-inference-objective clear-route metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+        < RB `{"model":`
+        < RB `"my-model-12345"`
+        < RB `,"prompt":"test1"}` end
+    "#]].assert_eq(stream.log());
+    let labels =
+        [r#"model_name="my-model""#, r#"target_model_name="my-model-12345""#, r#"priority="2""#];
+    rig.counts(PLACED, &labels, 1).await;
+    let labels = [
+        r#"model_rewrite_name="rewrite-my-model""#,
+        r#"model_name="my-model""#,
+        r#"target_model="my-model-12345""#,
+    ];
+    rig.counts("llm_d_epp_model_rewrite_decisions_total{", &labels, 1).await;
+}
+
+// G5
+#[tokio::test]
+async fn an_unread_request_and_one_without_a_body_have_their_objectives_priority() {
+    let rig = rig(&[], None).await;
+    let (mut unread, mut bodyless) = (rig.stream().await, rig.stream().await);
+    unread.post("/upload", &[(OBJECTIVE, "my-model")]).last("bytes").hear(2).await;
+    let get = [(":method", "GET"), (":path", "/v1/models"), (OBJECTIVE, "my-model")];
+    bodyless.request_headers(&get, true).hear(1).await;
+    rig.counts(PLACED, &[r#"model_name="""#, r#"priority="2""#], 2).await;
+}
+
+// G7, G13, G20
+#[tokio::test]
+async fn an_objective_is_read_by_either_name_and_an_unknown_one_is_ordinary() {
+    let rig = rig(&[], None).await;
+    for (headers, priority) in [
+        (&[(OLD_OBJECTIVE, "sheddable")][..], "-1"),
+        (&[(OLD_OBJECTIVE, "sheddable"), (OBJECTIVE, "my-model")], "2"),
+        (&[(OBJECTIVE, "unknown")], "0"),
+    ] {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, headers);
+        stream.body(r#"{"model":"sql-lo"#).last(r#"ra","prompt":"test6"}"#).hear(2).await;
+        rig.counts(PLACED, &[&format!("priority=\"{priority}\"")], 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_rule_for_the_model_stands_over_the_one_for_all_and_both_over_the_header() {
+    let rig = rig(&[("my-model", &[("exact", 1)])], Some("rest")).await;
+    let unnamed = r#"{"prompt":"test1"}"#;
+    for (body, want) in [
+        (PROMPT, PROMPT.replace("my-model", "exact")),
+        (r#"{"model":"other","prompt":"hi"}"#, r#"{"model":"rest","prompt":"hi"}"#.to_owned()),
+        (unnamed, r#"{"model":"rest","prompt":"test1"}"#.to_owned()),
+    ] {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, &[(REWRITE, "forced")]).last(body);
+        sent_on(&mut stream, &want).await;
+    }
+}
+
+#[tokio::test]
+async fn requests_are_split_over_targets_by_weight() {
+    let rig = rig(&[("my-model", &[("a", 3), ("b", 1)])], None).await;
+    for _ in 0..200 {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, &[]).last(PROMPT).hear(4).await;
+    }
+    rig.counts("llm_d_epp_model_rewrite_decisions_total{", &[], 200).await;
+    let page = rig.page("/metrics").await.expect("a page").text();
+    let first = page.lines().find(|line| line.starts_with(PLACED) && line.contains("=\"a\""));
+    let first: u32 = first.and_then(|line| line.rsplit(' ').next()?.parse().ok()).expect("some");
+    // The standard deviation is 6: a right split is outside once in hundreds of millions of runs.
+    assert!((114..186).contains(&first), "{first} of 200, should be 150");
+}
+
+#[tokio::test]
+async fn the_length_that_the_gateway_announces_is_that_of_the_rewritten_body() {
+    let rig = rig(&[("my-model", &[("m", 1)])], None).await;
+    let mut stream = rig.stream().await;
+    stream.modes(2, 0).post(COMPLETIONS, &[("content-length", "37")]).last(PROMPT).hear(2).await;
+    expect![[r#"
+        > RH :method=POST :path=/v1/completions x-request-id=id-1 content-length=37
+        > RB `{"model":"my-model","prompt":"test1"}` end
+        < RH
+        < RB +content-length=30 +x-gateway-destination-endpoint=pod-1 clear-route body=`{"model":"m","prompt":"test1"}` metadata{envoy.lb: {x-gateway-destination-endpoint: pod-1}}
+    "#]].assert_eq(stream.log());
+}
+
+// G49
+#[tokio::test]
+async fn the_client_gets_its_own_name_back_from_json_and_from_events() {
+    let rig = rig(&[("my-model", &[("T", 1)])], None).await;
+    let events = "data: {\"model\":\"T\"}\n\ndata: [DONE]\n\n";
+    for (kind, answer) in
+        [("application/json", r#"{"id":1,"model":"T"}"#), ("text/event-stream", events)]
+    {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, &[]).last(PROMPT);
+        sent_on(&mut stream, &PROMPT.replace("my-model", "T")).await;
+        stream.answer(kind).last_chunk(answer);
+        sent_on(&mut stream, &answer.replace("\"T\"", "\"my-model\"")).await;
+    }
+}
+
+#[tokio::test]
+async fn before_its_endpoints_are_known_a_pool_that_fails_open_lets_the_gateway_go_on() {
+    let open = || vec![Event::FailureMode(Some(FailureMode::FailOpen))];
+    let get = [(":method", "GET"), (":path", "/v1/models")];
+    let rig = Rig::unsynced(open(), &[]).await;
+    let mut stream = rig.stream().await;
+    stream.request_headers(&get, true);
+    assert!(stream.ended().await.ends_with("< END Unavailable\n"));
+    let forced = Rig::unsynced(open(), &["--failure-mode=FailClose"]).await;
+    let mut stream = forced.stream().await;
+    stream.request_headers(&get, true);
+    assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
+}
+
+#[tokio::test]
+async fn a_filter_that_panics_is_left_out_where_the_pool_fails_open_whatever_the_file_says() {
+    let plugins =
+        config("plugins: [{type: panicking-filter}]\nlodesman: {failureMode: FailClose}\n");
+    let args = [plugins.as_str()];
+    let rig = |mode| Rig::told(1, vec![Event::FailureMode(mode)], &args);
+    let open = rig(Some(FailureMode::FailOpen)).await;
+    let mut stream = open.stream().await;
+    stream.post(CHAT, &[]).last(HI);
+    assert_eq!(stream.placed().await, open.pods[0]);
+    let silent = rig(None).await;
+    let mut stream = silent.stream().await;
+    stream.post(CHAT, &[]).last(HI);
+    assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
+}

@@ -1,0 +1,26 @@
+//! What `manifests/` gives a user, rendered by the tools that a user has and held against each other, against the binary
+//! and against a real API server.
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::tests_outside_test_module,
+    reason = "an integration test"
+)]
+
+#[path = "manifests/chart.rs"]
+mod chart;
+#[path = "manifests/image.rs"]
+mod image;
+#[path = "manifests/installs.rs"]
+mod installs;
+#[path = "manifests/objects.rs"]
+mod objects;
+#[path = "manifests/picker.rs"]
+mod picker;
+#[path = "manifests/references.rs"]
+mod references;
+#[path = "manifests/render.rs"]
+mod render;
+#[path = "manifests/server.rs"]
+mod server;

@@ -1,0 +1,105 @@
+//! The overlays.
+
+use std::collections::BTreeSet;
+
+use lodesman_e2e::kube::Cluster;
+use serde_json::Value;
+
+use super::objects::{Object, Objects, selects};
+use super::references::dangling;
+use super::render::{BESIDE, INSTALLS, customized, kustomize};
+
+#[tokio::test]
+async fn every_name_in_an_overlay_is_that_of_something_in_it() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for folder in INSTALLS.iter().chain(&BESIDE) {
+        let objects = kustomize(cluster, folder).await;
+        assert_eq!(dangling(&objects), [""; 0], "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn names_may_be_changed_and_what_names_them_follows() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for folder in INSTALLS {
+        let text = format!("resources: ['{{}}/{folder}']\nnamePrefix: my-\nnameSuffix: -large\n");
+        let objects = customized(cluster, &text).await;
+        assert_eq!(dangling(&objects), [""; 0], "{folder}");
+    }
+}
+
+#[tokio::test]
+async fn two_installations_in_a_namespace_do_not_meet() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for folder in INSTALLS.iter().filter(|folder| folder.starts_with("overlays")) {
+        let mut pair = Vec::new();
+        for name in ["a", "b"] {
+            let labels = format!("{{app.kubernetes.io/instance: {name}}}");
+            let text = format!(
+                "resources: ['{{}}/{folder}']\nnameSuffix: -{name}\nlabels:\n\
+                 - {{pairs: {labels}, includeSelectors: true}}\n"
+            );
+            pair.push(customized(cluster, &text).await);
+        }
+        let names = |objects: &Objects| -> BTreeSet<(String, String)> {
+            objects.0.iter().map(|o| (o.kind().to_owned(), o.name().to_owned())).collect()
+        };
+        assert!(names(&pair[0]).is_disjoint(&names(&pair[1])), "{folder}");
+        for (one, other) in [(&pair[0], &pair[1]), (&pair[1], &pair[0])] {
+            assert_eq!(dangling(one), [""; 0], "{folder}");
+            for service in one.of("Service") {
+                assert!(!reaches(service, other), "{folder}: {}", service.name());
+            }
+        }
+    }
+}
+
+/// Whether a Service sends to pods of an installation; model servers are common to all.
+fn reaches(service: &Object, objects: &Objects) -> bool {
+    let selector = &service.0["spec"]["selector"];
+    let labels = |object: &Object| object.0["spec"]["template"]["metadata"]["labels"].clone();
+    objects.of("Deployment").any(|deployment| selects(selector, &labels(deployment)))
+}
+
+#[tokio::test]
+async fn pods_of_a_trial_are_those_of_its_pool() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for model in ["models/sim", "models/vllm"] {
+        let servers = kustomize(cluster, model).await;
+        let server = servers.of("Deployment").next().unwrap();
+        let labels = &server.0["spec"]["template"]["metadata"]["labels"];
+        let port = &server.list("/spec/template/spec/containers/0/ports")[0]["containerPort"];
+        let base = kustomize(cluster, "base").await;
+        let pool = &base.of("InferencePool").next().unwrap().0["spec"];
+        assert!(selects(&pool["selector"]["matchLabels"], labels), "{model}");
+        assert_eq!(pool["targetPorts"][0]["number"], *port, "{model}");
+    }
+}
+
+#[tokio::test]
+async fn the_older_pool_is_watched_where_it_is_made() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let text = "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
+    let objects = customized(cluster, text).await;
+    assert_eq!(dangling(&objects), [""; 0]);
+    let group = "inference.networking.x-k8s.io";
+    let pools: Vec<_> = objects.of("InferencePool").map(Object::group).collect();
+    assert_eq!(pools, [group]);
+    let (_, picker) = objects.pickers().next().unwrap();
+    let args = picker["args"].as_array().unwrap();
+    assert!(args.contains(&Value::from(format!("--pool-group={group}"))), "{args:?}");
+    let role = objects.of("Role").next().unwrap();
+    let rule = role.list("/rules").iter().find(|rule| rule["resources"][0] == "inferencepools");
+    assert_eq!(rule.unwrap()["apiGroups"][0], group);
+}
+
+#[tokio::test]
+async fn without_a_pool_none_is_asked_for() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for folder in ["overlays/standalone", "overlays/standalone-service"] {
+        let objects = kustomize(cluster, folder).await;
+        assert_eq!(objects.of("InferencePool").count(), 0, "{folder}");
+        let role = objects.of("Role").next().unwrap().0.to_string();
+        assert!(!role.contains("inferencepools"), "{folder}");
+    }
+}

@@ -1,0 +1,80 @@
+//! A real API server's opinion.
+
+use lodesman_e2e::kube::Cluster;
+use serde_json::{Value, json};
+
+use super::chart::{PRESETS, template, values};
+use super::objects::Objects;
+use super::render::{INSTALLS, kustomize};
+
+/// Groups that the server of the tests knows.
+const KNOWN: [&str; 6] = [
+    "",
+    "apps",
+    "policy",
+    "rbac.authorization.k8s.io",
+    "inference.networking.k8s.io",
+    "inference.networking.x-k8s.io",
+];
+
+async fn refusal(cluster: &Cluster, namespace: &str, objects: &[Value]) -> Option<String> {
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": objects}).to_string();
+    let how = ["apply", "--server-side", "--dry-run=server", "--namespace", namespace, "-f", "-"];
+    cluster.kubectl(&how, &list).await.err().map(|error| format!("{error:#}"))
+}
+
+fn known(objects: &Objects) -> Vec<Value> {
+    let known = objects.0.iter().filter(|object| KNOWN.contains(&object.group()));
+    known.map(|object| object.0.clone()).collect()
+}
+
+async fn with_crds(cluster: &Cluster) {
+    let crds = kustomize(cluster, "crds").await;
+    let list: Vec<_> = crds.0.into_iter().map(|object| object.0).collect();
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": list}).to_string();
+    cluster.kubectl(&["apply", "--server-side", "-f", "-"], &list).await.unwrap();
+    let wait = ["wait", "--for=condition=Established", "--timeout=60s", "crd", "--all"];
+    cluster.kubectl(&wait, "").await.unwrap();
+}
+
+#[tokio::test]
+async fn the_server_takes_all_manifests_and_no_field_is_unknown() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    with_crds(cluster).await;
+    let namespace = cluster.namespace().await.unwrap().name;
+    for folder in INSTALLS.into_iter().chain(["models/sim", "models/vllm"]) {
+        let objects = known(&kustomize(cluster, folder).await);
+        assert_eq!(refusal(cluster, &namespace, &objects).await, None, "{folder}");
+    }
+    for preset in PRESETS {
+        let Some(objects) = template(&["-f", &values(preset)]).await else { return };
+        assert_eq!(refusal(cluster, &namespace, &known(&objects)).await, None, "{preset}");
+    }
+    let unknown = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"name": "bad"}, "field": 1});
+    assert!(refusal(cluster, &namespace, &[unknown]).await.is_some());
+}
+
+#[tokio::test]
+async fn our_pods_are_allowed_where_pods_are_restricted() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let namespace = cluster.namespace().await.unwrap().name;
+    let label = "pod-security.kubernetes.io/enforce=restricted";
+    cluster.kubectl(&["label", "namespace", &namespace, label], "").await.unwrap();
+    let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
+        "metadata": {"name": "lodesman", "namespace": namespace}});
+    cluster.kubectl(&["apply", "-f", "-"], &account.to_string()).await.unwrap();
+    for folder in ["base", "overlays/standalone", "overlays/standalone-service", "models/sim"] {
+        let objects = kustomize(cluster, folder).await;
+        for deployment in objects.of("Deployment") {
+            let mut pod = deployment.0["spec"]["template"].clone();
+            pod["apiVersion"] = json!("v1");
+            pod["kind"] = json!("Pod");
+            pod["metadata"]["name"] = json!(deployment.name());
+            assert_eq!(refusal(cluster, &namespace, &[pod]).await, None, "{folder}");
+        }
+    }
+    let plain = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "plain"},
+        "spec": {"containers": [{"name": "x", "image": "x"}]}});
+    assert!(refusal(cluster, &namespace, &[plain]).await.is_some());
+}
