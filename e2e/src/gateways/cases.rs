@@ -1,12 +1,20 @@
 //! What is tried at each gateway, and what must come of it.
 
 mod failures;
+mod pods;
 mod security;
 mod traffic;
+
+use std::time::Duration;
 
 use anyhow::Result;
 
 use super::site::{Gateway, Mode, Security, Site};
+
+/// From a change of the objects until Envoy and the picker do as they say.
+const TAKEN: Duration = Duration::from_secs(30);
+/// From the return of a picker or a server until it has requests again.
+const BACK: Duration = Duration::from_secs(40);
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,6 +33,8 @@ pub(super) enum Case {
     Adapter,
     /// A client that names its server.
     Forged,
+    /// No picker in its Service.
+    NoEndpoints,
     /// Istio's name for the picker.
     Authority,
     /// A gateway that speaks plaintext with the picker.
@@ -33,6 +43,12 @@ pub(super) enum Case {
     Tls,
     /// Istio's name for the picker, as the name of a TLS server.
     ServerName,
+    /// A model server that is gone, which nobody knows yet.
+    Dead,
+    /// A pod that is not ready.
+    NotReady,
+    /// A pod that is to end.
+    Terminating,
     /// No picker at its address.
     Killed,
     /// A picker that accepts and never answers.
@@ -41,15 +57,19 @@ pub(super) enum Case {
 
 impl Case {
     /// All, in the order in which they are run and shown.
-    pub(super) const ALL: [Self; 13] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Post,
         Self::Get,
         Self::Stream,
         Self::Large,
         Self::Adapter,
         Self::Forged,
+        Self::Dead,
+        Self::NotReady,
+        Self::Terminating,
         Self::Killed,
         Self::Hung,
+        Self::NoEndpoints,
         Self::Authority,
         Self::Subset,
         Self::Plaintext,
@@ -71,6 +91,10 @@ impl Case {
             Self::Plaintext => "plaintext to the picker",
             Self::Tls => "TLS to the picker",
             Self::ServerName => "TLS without `sni`",
+            Self::Dead => "model server just dead: POST, three times",
+            Self::NotReady => "pod not ready",
+            Self::Terminating => "pod terminating",
+            Self::NoEndpoints => "no endpoint in the picker's Service: POST / GET",
             Self::Killed => "picker killed: POST / GET",
             Self::Hung => "picker hung: POST / GET",
         }
@@ -78,6 +102,9 @@ impl Case {
 
     /// What must be seen; absent where the case does not apply.
     pub(super) fn expected(self, gateway: Gateway, mode: Mode) -> Option<&'static str> {
+        let istio = gateway == Gateway::Istio;
+        let files = gateway == Gateway::EnvoyGatewayFiles;
+        let open = mode == Mode::FailOpen;
         Some(match self {
             Self::Post | Self::Get => "as picked",
             Self::Stream => "as it comes",
@@ -85,15 +112,26 @@ impl Case {
             Self::Subset => "kept to",
             Self::Adapter => "to its holder",
             Self::Forged => "ignored",
-            Self::Plaintext | Self::Tls => "works",
-            Self::Authority | Self::ServerName if gateway != Gateway::Istio => return None,
-            Self::Authority => "works",
+            Self::Dead => "200 / 200 / 200",
+            Self::NotReady | Self::Terminating | Self::NoEndpoints if files => return None,
+            Self::NotReady => "left out, and back",
+            Self::Terminating => "answers end, nothing new",
+            // In full duplex Envoy cannot go on once it has sent a byte of the body.
+            Self::Killed if istio && open => "500 / 200",
+            Self::Hung if istio => "waits / waits",
+            Self::Killed | Self::Hung | Self::NoEndpoints if open => "200 / 200",
+            Self::Killed if istio => "500 / 500",
+            // What Envoy Gateway puts in the place of the route, and Istio's Envoy says by itself.
+            Self::NoEndpoints => "500 / 500",
+            Self::Killed | Self::Hung => "503 / 503",
+            Self::Authority | Self::ServerName if !istio => return None,
+            Self::Authority | Self::Plaintext | Self::Tls => "works",
             Self::ServerName => "refused; log and metric tell",
-            Self::Killed if mode == Mode::FailOpen => "200 / 200",
-            Self::Killed => "503 / 503",
-            Self::Hung if mode == Mode::FailOpen => "200 / 200",
-            Self::Hung => "503 / 503",
         })
+    }
+
+    fn expected_at(self, site: &Site) -> &'static str {
+        self.expected(site.gateway, site.mode).unwrap_or_default()
     }
 
     /// Tries it and leaves the site as it was.
@@ -113,6 +151,10 @@ impl Case {
             Self::Plaintext => security::spoken(site, Security::Plaintext).await,
             Self::Tls => security::spoken(site, Security::Tls).await,
             Self::ServerName => security::server_name(site).await,
+            Self::Dead => pods::dead(site).await,
+            Self::NotReady => pods::not_ready(site).await,
+            Self::Terminating => pods::terminating(site).await,
+            Self::NoEndpoints => pods::no_endpoints(site, self.expected_at(site)).await,
             Self::Killed => failures::killed(site).await,
             Self::Hung => failures::hung(site).await,
         }

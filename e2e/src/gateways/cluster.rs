@@ -77,9 +77,8 @@ impl Kubernetes {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
         self.apply(&[node]).await?;
         let address = picker::address();
-        let servers = objects.deployment(fleet.servers.first().context("no server")?.port())?;
         for (number, server) in fleet.servers.iter().enumerate() {
-            self.run(servers, &server_pod(number), *server).await?;
+            self.run_server(objects, &server_pod(number), *server).await?;
         }
         let pickers = objects.deployment(address.port())?;
         self.run(pickers, PICKER, address).await?;
@@ -90,7 +89,6 @@ impl Kubernetes {
         let kubeconfig = account.kubeconfig().to_string_lossy().into_owned();
         start.environment.push(("KUBECONFIG".to_owned(), kubeconfig));
         self.account = Some(account);
-        start.args = vec!["--endpoints=10.77.1.1:8000,10.77.1.2:8000,10.77.1.3:8000".to_owned()];
         Picker::start(start).await
     }
 
@@ -133,6 +131,19 @@ impl Kubernetes {
         let view = ["config", "view", "--raw", "--flatten", "-o", "json"];
         let text = self.cluster.kubectl(&view, "").await?;
         Ok(fs::write(directory.join("kubeconfig"), text)?)
+    }
+
+    /// Lets a pod of the Deployment of model servers run at an address, ready.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub(super) async fn run_server(
+        &self,
+        objects: &Manifests,
+        name: &str,
+        at: SocketAddr,
+    ) -> Result<()> {
+        self.run(objects.deployment(at.port())?, name, at).await
     }
 
     /// Lets a pod of `deployment` run at an address, ready.

@@ -27,6 +27,8 @@ const SETTLED: Duration = Duration::from_secs(60);
 const SERVERS: usize = 3;
 /// Where the first of them is; each further one has the next address.
 const FIRST: ([u8; 4], u16) = ([10, 77, 1, 1], 8000);
+/// Where their faults are ordered.
+pub(super) const SIM_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 8001);
 /// Adapters that they may load.
 pub(super) const ADAPTERS: [&str; 2] = ["sql", "chat"];
 
@@ -155,7 +157,9 @@ impl Parts {
     /// # Errors
     /// When they do not start.
     pub(super) async fn fleet(&self) -> Result<Fleet> {
-        let args = ADAPTERS.iter().flat_map(|adapter| ["--lora", adapter]);
+        let admin = SIM_ADMIN.1.to_string();
+        let adapters = ADAPTERS.iter().flat_map(|adapter| ["--lora", adapter]);
+        let args = adapters.chain(["--admin-port", &admin]);
         Fleet::at(&self.lodesman, SocketAddr::from(FIRST), SERVERS, args).await
     }
 
@@ -285,6 +289,14 @@ impl Site {
             World::Files(_) => bail!("{} runs in no cluster", self.gateway.title()),
             World::Kubernetes(kubernetes) => Ok(kubernetes),
         }
+    }
+
+    /// The address of a model server.
+    ///
+    /// # Errors
+    /// When there is none of this number.
+    pub(super) fn server(&self, number: usize) -> Result<SocketAddr> {
+        self.fleet.servers.get(number).copied().with_context(|| format!("no server {number}"))
     }
 
     /// The sum of Envoy's statistics whose names contain all of `parts`.

@@ -1,17 +1,13 @@
 //! Connections from the gateway to the picker.
 
-use std::time::Duration;
-
 use anyhow::{Result, ensure};
 use serde_json::json;
 
+use super::TAKEN;
 use crate::gateways::asking::{Ask, ask};
 use crate::gateways::istio;
 use crate::gateways::site::{Security, Site};
 use crate::wait::eventually;
-
-/// From a change of the objects until Envoy does as they say.
-const TAKEN: Duration = Duration::from_secs(30);
 
 /// The picker takes TLS and plaintext at one port.
 pub(super) async fn spoken(site: &mut Site, security: Security) -> Result<String> {
@@ -22,10 +18,9 @@ pub(super) async fn spoken(site: &mut Site, security: Security) -> Result<String
     site.put(changes).await?;
     let seen = eventually(TAKEN, async || {
         ask(site.proxy, &Ask::post()).await?.placed()?;
-        let now = connections(site).await?;
-        let secure = now.secure - known.secure;
-        ensure!(now.all > known.all, "no new connection");
-        ensure!((secure > 0) == (security == Security::Tls), "{secure} handshakes");
+        let new = connections(site).await?.since(known);
+        ensure!(new.all > 0, "no new connection");
+        ensure!((new.secure > 0) == (security == Security::Tls), "{} handshakes", new.secure);
         Ok("works".to_owned())
     })
     .await;
@@ -65,6 +60,14 @@ pub(super) async fn server_name(site: &mut Site) -> Result<String> {
 struct Connections {
     all: u64,
     secure: u64,
+}
+
+impl Connections {
+    /// Those after `before`; all of them when Envoy has begun to count anew, as it does for a cluster that it replaces.
+    fn since(self, before: Self) -> Self {
+        let both = self.all.checked_sub(before.all).zip(self.secure.checked_sub(before.secure));
+        both.map_or(self, |(all, secure)| Self { all, secure })
+    }
 }
 
 async fn connections(site: &Site) -> Result<Connections> {

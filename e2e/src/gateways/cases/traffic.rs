@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use super::TAKEN;
 use crate::gateways::asking::{Ask, DESTINATION, Told, ask};
 use crate::gateways::site::{ADAPTERS, Site};
 use crate::wait::eventually;
@@ -16,8 +17,6 @@ const ENOUGH: usize = 6;
 const LARGE: usize = 2_000_000;
 /// Names the endpoints that may be chosen.
 const SUBSET: &str = "x-e2e-subset";
-/// From a change of the objects until Envoy does as they say.
-const TAKEN: Duration = Duration::from_secs(30);
 /// Where nothing is.
 const NOWHERE: &str = "10.77.99.99:8000";
 
