@@ -3,7 +3,7 @@ CARGO ?= cargo
 DOCKER ?= docker
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo test lint fuzz docs load image image-check clean
+.PHONY: help demo demo-k8s test lint fuzz docs load image image-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -14,6 +14,12 @@ demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by i
 	@$(CARGO) build --quiet --release -p lodesman --bin lodesman
 	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --bin demo
 	@target/release/demo
+
+demo-k8s: ## apply the manifests to a real Kubernetes API server and send requests through a real Envoy; ONCE=1 ends by itself
+	@echo "building Lodesman and the demo (some minutes the first time)"
+	@$(CARGO) build --quiet --release -p lodesman --bin lodesman
+	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --features kube --bin demo-k8s
+	@target/release/demo-k8s
 
 test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null

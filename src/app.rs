@@ -18,6 +18,7 @@ use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
 use crate::director::{self, Clock, Director};
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
+use crate::pool::Event;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Snapshot, State};
 use crate::prefix::Index;
