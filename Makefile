@@ -3,7 +3,7 @@ CARGO ?= cargo
 DOCKER ?= docker
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo test lint fuzz docs load image image-check clean
+.PHONY: help demo demo-k8s test lint fuzz docs load image image-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -15,9 +15,16 @@ demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by i
 	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --bin demo
 	@target/release/demo
 
+demo-k8s: ## apply the manifests to a real Kubernetes API server and send requests through a real Envoy; ONCE=1 ends by itself
+	@echo "building Lodesman and the demo (some minutes the first time)"
+	@$(CARGO) build --quiet --release -p lodesman --bin lodesman
+	@$(CARGO) build --quiet --release -p lodesman-e2e --no-default-features --features kube --bin demo-k8s
+	@target/release/demo-k8s
+
 test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null
 	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
+	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
@@ -38,7 +45,7 @@ load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --reques
 	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
 
 image: ## the image IMAGE (lodesman:VERSION) by Docker, or what DOCKER names
-	$(DOCKER) build --tag $(IMAGE) .
+	$(DOCKER) build --build-arg COMMIT=$$(git rev-parse --short=12 HEAD) --tag $(IMAGE) .
 
 image-check: ## build what is in the image, and check that it runs there; needs no Docker, takes minutes
 	$(CARGO) build --profile dist -p lodesman --bin lodesman

@@ -6,6 +6,7 @@
 mod grpc {
     mod adapters;
     mod answer;
+    mod conformance;
     mod crowd;
     mod drain;
     mod faults;

@@ -9,8 +9,9 @@
 //! what is true for all namespaces start their own.
 
 mod account;
-mod assets;
+pub(crate) mod assets;
 pub mod audit;
+mod container;
 mod credentials;
 mod etcd;
 mod kubelet;
@@ -31,6 +32,7 @@ use tokio::process::Command;
 use tokio::sync::OnceCell;
 
 pub use self::account::Account;
+pub use self::container::Container;
 pub use self::kubelet::Kubelet;
 pub use self::namespace::{Kind, Namespace};
 pub use self::server::Server;
@@ -88,8 +90,8 @@ impl Cluster {
     }
 
     /// The server's processes; none for a cluster that was there before.
-    pub fn server(&mut self) -> Option<&mut Server> {
-        self.server.as_mut()
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_ref()
     }
 
     /// The file of the server's log of requests; none for a cluster that was there before.
@@ -100,6 +102,11 @@ impl Cluster {
     /// The administrator's kubeconfig.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
+    }
+
+    /// The kubectl that goes with the server.
+    pub fn kubectl_binary(&self) -> &Path {
+        &self.kubectl
     }
 
     /// A client that may do everything. It belongs to the runtime that it is made on: to one test.

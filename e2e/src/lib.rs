@@ -19,11 +19,14 @@ pub mod envoy;
 pub mod gateways;
 #[cfg(feature = "kube")]
 pub mod kube;
+#[cfg(feature = "kube")]
+pub mod kube_demo;
 #[cfg(feature = "load")]
 pub mod load;
 pub mod lodesman;
 pub mod percentile;
 pub mod process;
+pub mod stop;
 #[cfg(test)]
 #[cfg(feature = "load")]
 mod stub;

@@ -63,6 +63,7 @@ impl Kubelet {
             "podIP": ips.first(),
             "podIPs": all,
             "conditions": conditions(ready),
+            "containerStatuses": containers(ready),
         });
         self.patch(name, &status).await
     }
@@ -72,7 +73,8 @@ impl Kubelet {
     /// # Errors
     /// When there is none.
     pub async fn set_ready(&self, name: &str, ready: bool) -> Result<()> {
-        self.patch(name, &json!({"conditions": conditions(ready)})).await
+        let (conditions, containers) = (conditions(ready), containers(ready));
+        self.patch(name, &json!({"conditions": conditions, "containerStatuses": containers})).await
     }
 
     /// Asks for the end of a pod as `kubectl delete` does: it terminates until [`Kubelet::end`].
@@ -98,6 +100,10 @@ impl Kubelet {
         self.pods.patch_status(name, &PatchParams::default(), &patch).await?;
         Ok(())
     }
+}
+
+fn containers(ready: bool) -> Value {
+    json!([{"name": "server", "image": "server", "imageID": "", "ready": ready, "restartCount": 0}])
 }
 
 fn conditions(ready: bool) -> Value {
