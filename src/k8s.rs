@@ -32,8 +32,10 @@ use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::verdict::Verdict;
 use self::view::{Said, View};
 
+pub mod events;
 pub mod lease;
 pub mod objects;
+pub mod status;
 pub mod types;
 pub mod verdict;
 
@@ -47,7 +49,6 @@ mod gauges;
 mod judge;
 mod keep;
 mod kind;
-mod refusal;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
