@@ -9,7 +9,7 @@
 //! what is true for all namespaces start their own.
 
 mod account;
-mod assets;
+pub(crate) mod assets;
 pub mod audit;
 mod container;
 mod credentials;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::objects::{Object, Objects, selects};
 use super::references::dangling;
-use super::render::{BESIDE, INSTALLS, customized, kustomize};
+use super::render::{BESIDE, INSTALLS, OLDER, customized, kustomize};
 
 #[tokio::test]
 async fn every_name_in_an_overlay_is_that_of_something_in_it() {
@@ -79,8 +79,7 @@ async fn pods_of_a_trial_are_those_of_its_pool() {
 #[tokio::test]
 async fn the_older_pool_is_watched_where_it_is_made() {
     let Some(cluster) = Cluster::shared().await else { return };
-    let text = "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
-    let objects = customized(cluster, text).await;
+    let objects = customized(cluster, OLDER).await;
     assert_eq!(dangling(&objects), [""; 0]);
     let group = "inference.networking.x-k8s.io";
     let pools: Vec<_> = objects.of("InferencePool").map(Object::group).collect();

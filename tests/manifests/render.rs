@@ -24,6 +24,10 @@ pub(super) const INSTALLS: [&str; 10] = [
 /// What is put beside it.
 pub(super) const BESIDE: [&str; 3] = ["crds", "models/sim", "models/vllm"];
 
+/// An installation for the older group of pools, as a user writes it.
+pub(super) const OLDER: &str =
+    "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
+
 pub(super) fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
 }

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::chart::{PRESETS, template, values};
 use super::objects::Objects;
-use super::render::{INSTALLS, kustomize};
+use super::render::{INSTALLS, OLDER, customized, kustomize};
 
 /// Groups that the server of the tests knows.
 const KNOWN: [&str; 6] = [
@@ -46,6 +46,8 @@ async fn the_server_takes_all_manifests_and_no_field_is_unknown() {
         let objects = known(&kustomize(cluster, folder).await);
         assert_eq!(refusal(cluster, &namespace, &objects).await, None, "{folder}");
     }
+    let older = known(&customized(cluster, OLDER).await);
+    assert_eq!(refusal(cluster, &namespace, &older).await, None);
     for preset in PRESETS {
         let Some(objects) = template(&["-f", &values(preset)]).await else { return };
         assert_eq!(refusal(cluster, &namespace, &known(&objects)).await, None, "{preset}");
