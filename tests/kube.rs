@@ -7,5 +7,15 @@
 #[cfg(test)]
 mod kube {
     mod crds;
+    mod judged;
+    mod leader;
+    mod life;
+    mod load;
+    mod members;
+    mod outage;
+    mod rights;
+    mod site;
+    #[path = "../envoy/stage.rs"]
+    #[expect(dead_code, reason = "shared with the tests behind Envoy, which use all of it")]
     mod stage;
 }

@@ -6,10 +6,14 @@
 
 mod asking;
 mod cases;
+mod cluster;
 mod envoy_gateway;
+mod istio;
 mod manifests;
 mod picker;
+mod pods;
 mod site;
+mod subset;
 mod table;
 
 use std::path::PathBuf;
@@ -23,6 +27,7 @@ use site::{Mode, Parts, Site};
 use table::Table;
 
 use crate::envoy;
+use crate::kube::assets;
 use crate::lodesman::binary;
 
 /// What is tried, and with what.
@@ -34,9 +39,6 @@ pub struct Options {
     /// Folder of the manifests
     #[arg(long, value_name = "DIR", default_value = "manifests")]
     pub manifests: PathBuf,
-    /// kubectl, and its first arguments
-    #[arg(long, value_name = "COMMAND", default_value = "kubectl", value_delimiter = ' ')]
-    pub kubectl: Vec<String>,
     /// Page whose table of results is compared, or with UPDATE_EXPECT=1 written; none if a gateway is named
     #[arg(long, value_name = "FILE", default_value = "docs/gateways.md")]
     pub page: PathBuf,
@@ -57,7 +59,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<()> {
         planes: options.planes.clone(),
         lodesman: options.lodesman.clone().map_or_else(binary, Ok)?,
         envoy: envoy::binary().await?,
-        kubectl: options.kubectl.clone(),
+        kubectl: assets::folder().await?.join("kubectl"),
         manifests: options.manifests.clone(),
     };
     let mut table = Table::default();

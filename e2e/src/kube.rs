@@ -9,7 +9,7 @@
 //! what is true for all namespaces start their own.
 
 mod account;
-mod assets;
+pub(crate) mod assets;
 pub mod audit;
 mod container;
 mod credentials;
@@ -90,8 +90,8 @@ impl Cluster {
     }
 
     /// The server's processes; none for a cluster that was there before.
-    pub fn server(&mut self) -> Option<&mut Server> {
-        self.server.as_mut()
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_ref()
     }
 
     /// The file of the server's log of requests; none for a cluster that was there before.

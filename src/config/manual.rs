@@ -40,7 +40,8 @@ schedulingProfiles:
 - `plugins` lists instances: `type`, a `name` where it is not the type, `parameters`.
 - `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
   absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers
-  are one; without any of those the default policy holds.
+  are one; without any of those the default policy holds. A request without a body goes to the least loaded of those that
+  the filters allow which guard what an endpoint can, not how full it is.
 - `dataLayer.discovery.pluginRef` names a source of endpoints in place of Kubernetes; `dataLayer.injectDefaults: false`
   without a `metrics-data-source` among `dataLayer.sources` means that no metrics page is read.
 - `flowControl.saturationDetector.pluginRef` names the detector by which requests are shed (`utilization-detector` when

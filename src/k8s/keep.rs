@@ -13,7 +13,7 @@ use super::view::{Outcome, Said, View};
 use crate::pool::Event;
 
 /// How long changes are gathered, so that a burst of them is one.
-const BURST: Duration = Duration::from_millis(20);
+pub(super) const BURST: Duration = Duration::from_millis(20);
 
 /// What the view is made of.
 #[derive(Debug)]

@@ -1,11 +1,20 @@
 //! What is tried at each gateway, and what must come of it.
 
 mod failures;
+mod pods;
+mod security;
 mod traffic;
+
+use std::time::Duration;
 
 use anyhow::Result;
 
-use super::site::{Gateway, Mode, Site};
+use super::site::{Gateway, Mode, Security, Site};
+
+/// From a change of the objects until Envoy and the picker do as they say.
+const TAKEN: Duration = Duration::from_secs(30);
+/// From the return of a picker or a server until it has requests again.
+const BACK: Duration = Duration::from_secs(40);
 
 /// One row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -24,8 +33,22 @@ pub(super) enum Case {
     Adapter,
     /// A client that names its server.
     Forged,
+    /// No picker in its Service.
+    NoEndpoints,
+    /// Istio's name for the picker.
+    Authority,
+    /// A gateway that speaks plaintext with the picker.
+    Plaintext,
     /// A gateway that speaks TLS with the picker.
     Tls,
+    /// Istio's name for the picker, as the name of a TLS server.
+    ServerName,
+    /// A model server that is gone, which nobody knows yet.
+    Dead,
+    /// A pod that is not ready.
+    NotReady,
+    /// A pod that is to end.
+    Terminating,
     /// No picker at its address.
     Killed,
     /// A picker that accepts and never answers.
@@ -34,17 +57,24 @@ pub(super) enum Case {
 
 impl Case {
     /// All, in the order in which they are run and shown.
-    pub(super) const ALL: [Self; 10] = [
+    pub(super) const ALL: [Self; 17] = [
         Self::Post,
         Self::Get,
         Self::Stream,
         Self::Large,
         Self::Adapter,
         Self::Forged,
+        Self::Dead,
+        Self::NotReady,
+        Self::Terminating,
         Self::Killed,
         Self::Hung,
+        Self::NoEndpoints,
+        Self::Authority,
         Self::Subset,
+        Self::Plaintext,
         Self::Tls,
+        Self::ServerName,
     ];
 
     /// Its name in the table.
@@ -57,7 +87,14 @@ impl Case {
             Self::Subset => "subset of the endpoints",
             Self::Adapter => "LoRA adapter",
             Self::Forged => "forged destination",
+            Self::Authority => "authority with `|`",
+            Self::Plaintext => "plaintext to the picker",
             Self::Tls => "TLS to the picker",
+            Self::ServerName => "TLS without `sni`",
+            Self::Dead => "model server just dead: POST, three times",
+            Self::NotReady => "pod not ready",
+            Self::Terminating => "pod terminating",
+            Self::NoEndpoints => "no endpoint in the picker's Service: POST / GET",
             Self::Killed => "picker killed: POST / GET",
             Self::Hung => "picker hung: POST / GET",
         }
@@ -65,6 +102,9 @@ impl Case {
 
     /// What must be seen; absent where the case does not apply.
     pub(super) fn expected(self, gateway: Gateway, mode: Mode) -> Option<&'static str> {
+        let istio = gateway == Gateway::Istio;
+        let files = gateway == Gateway::EnvoyGatewayFiles;
+        let open = mode == Mode::FailOpen;
         Some(match self {
             Self::Post | Self::Get => "as picked",
             Self::Stream => "as it comes",
@@ -72,12 +112,26 @@ impl Case {
             Self::Subset => "kept to",
             Self::Adapter => "to its holder",
             Self::Forged => "ignored",
-            Self::Tls => "works",
-            Self::Killed if mode == Mode::FailOpen => "200 / 200",
-            Self::Killed => "500 / 500",
-            Self::Hung if mode == Mode::FailOpen => "200 / 200",
-            Self::Hung => "500 / 500",
+            Self::Dead => "200 / 200 / 200",
+            Self::NotReady | Self::Terminating | Self::NoEndpoints if files => return None,
+            Self::NotReady => "left out, and back",
+            Self::Terminating => "answers end, nothing new",
+            // In full duplex Envoy cannot go on once it has sent a byte of the body.
+            Self::Killed if istio && open => "500 / 200",
+            Self::Hung if istio => "waits / waits",
+            Self::Killed | Self::Hung | Self::NoEndpoints if open => "200 / 200",
+            Self::Killed if istio => "500 / 500",
+            // What Envoy Gateway puts in the place of the route, and Istio's Envoy says by itself.
+            Self::NoEndpoints => "500 / 500",
+            Self::Killed | Self::Hung => "503 / 503",
+            Self::Authority | Self::ServerName if !istio => return None,
+            Self::Authority | Self::Plaintext | Self::Tls => "works",
+            Self::ServerName => "refused; log and metric tell",
         })
+    }
+
+    fn expected_at(self, site: &Site) -> &'static str {
+        self.expected(site.gateway, site.mode).unwrap_or_default()
     }
 
     /// Tries it and leaves the site as it was.
@@ -93,7 +147,14 @@ impl Case {
             Self::Subset => traffic::subset(site).await,
             Self::Adapter => traffic::adapter(site).await,
             Self::Forged => traffic::forged(site).await,
-            Self::Tls => traffic::tls(site).await,
+            Self::Authority => security::authority(site).await,
+            Self::Plaintext => security::spoken(site, Security::Plaintext).await,
+            Self::Tls => security::spoken(site, Security::Tls).await,
+            Self::ServerName => security::server_name(site).await,
+            Self::Dead => pods::dead(site).await,
+            Self::NotReady => pods::not_ready(site).await,
+            Self::Terminating => pods::terminating(site).await,
+            Self::NoEndpoints => pods::no_endpoints(site, self.expected_at(site)).await,
             Self::Killed => failures::killed(site).await,
             Self::Hung => failures::hung(site).await,
         }

@@ -1,12 +1,14 @@
 //! Envoy Gateway: what both of its ways to run have in common.
 
 pub(super) mod files;
+pub(super) mod kubernetes;
 
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::manifests::Manifests;
 use super::picker;
+use super::subset;
 
 /// The controller that a GatewayClass names.
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
@@ -31,21 +33,15 @@ fn configuration(provider: &Value) -> Value {
 /// The policy that names the picker, with a filter before it that takes the subset from `header`.
 pub(super) fn with_subset(objects: &Manifests, header: &str) -> Result<Vec<Value>> {
     let mut policy = objects.one("EnvoyExtensionPolicy")?.clone();
-    let script = format!(
-        "function envoy_on_request(handle)
-           local subset = handle:headers():get('{header}')
-           if subset then
-             handle:streamInfo():dynamicMetadata():set(
-               'envoy.lb.subset_hint', 'x-gateway-destination-endpoint-subset', subset)
-           end
-         end"
-    );
-    policy["spec"]["lua"] = json!([{"type": "Inline", "inline": script}]);
+    let read = policy.pointer_mut("/spec/extProc/0/metadata/accessibleNamespaces");
+    let read = read.and_then(Value::as_array_mut).context("the policy shows no metadata")?;
+    read.push(json!(subset::NAMESPACE));
+    policy["spec"]["lua"] = json!([{"type": "Inline", "inline": subset::script(header)}]);
     Ok(vec![policy])
 }
 
 /// The policy that names the picker, by a Backend whose certificate is not checked.
-pub(super) fn with_tls(objects: &Manifests) -> Result<(Vec<Value>, &'static str)> {
+pub(super) fn with_tls(objects: &Manifests) -> Result<Vec<Value>> {
     let mut policy = objects.one("EnvoyExtensionPolicy")?.clone();
     let address = picker::address();
     let name = "picker-by-tls";
@@ -61,5 +57,5 @@ pub(super) fn with_tls(objects: &Manifests) -> Result<(Vec<Value>, &'static str)
     let references = policy.pointer_mut("/spec/extProc/0/backendRefs");
     *references.context("the policy refers to nothing")? =
         json!([{"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name}]);
-    Ok((vec![backend, policy], "extproc"))
+    Ok(vec![backend, policy])
 }

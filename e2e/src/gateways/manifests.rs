@@ -1,7 +1,6 @@
 //! The manifests that users apply, rendered, and what the parts that are played here take from them.
 
 use std::path::Path;
-use std::process::Stdio;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
@@ -12,20 +11,13 @@ use tokio::process::Command;
 pub(super) struct Manifests(pub(super) Vec<Value>);
 
 impl Manifests {
-    /// Renders the kustomization in `directory` by `kubectl`, which is a program and its first arguments.
+    /// Renders the kustomization in `directory`.
     ///
     /// # Errors
     /// When it cannot be rendered; the error says why.
-    pub(super) async fn render(kubectl: &[String], directory: &Path) -> Result<Self> {
-        let (program, arguments) = kubectl.split_first().context("no kubectl")?;
-        let output = Command::new(program)
-            .args(arguments)
-            .arg("kustomize")
-            .arg(directory)
-            .stderr(Stdio::piped())
-            .output()
-            .await
-            .with_context(|| format!("could not run {program}"))?;
+    pub(super) async fn render(kubectl: &Path, directory: &Path) -> Result<Self> {
+        let output = Command::new(kubectl).arg("kustomize").arg(directory).output().await;
+        let output = output.with_context(|| format!("could not run {}", kubectl.display()))?;
         let said = String::from_utf8_lossy(&output.stderr);
         ensure!(output.status.success(), "{}: {said}", directory.display());
         Ok(Self(serde_saphyr::from_multiple(&String::from_utf8(output.stdout)?)?))
@@ -33,14 +25,15 @@ impl Manifests {
 
     /// Puts `object` in the place of the one of its kind and name, or at the end.
     pub(super) fn put(&mut self, object: Value) {
-        let same = |other: &&mut Value| {
-            other["kind"] == object["kind"]
-                && other["metadata"]["name"] == object["metadata"]["name"]
-        };
-        match self.0.iter_mut().find(same) {
+        match self.0.iter_mut().find(|other| same(other, &object)) {
             Some(place) => *place = object,
             None => self.0.push(object),
         }
+    }
+
+    /// Whether there is an object of that one's kind and name.
+    pub(super) fn has(&self, object: &Value) -> bool {
+        self.0.iter().any(|other| same(other, object))
     }
 
     /// The first object of this kind.
@@ -55,6 +48,15 @@ impl Manifests {
     /// The objects of this kind.
     pub(super) fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
         self.0.iter().filter(move |object| object["kind"] == kind)
+    }
+
+    /// The port of the Gateway's listener.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub(super) fn listener(&self) -> Result<u16> {
+        let port = self.one("Gateway")?.pointer("/spec/listeners/0/port").and_then(Value::as_u64);
+        Ok(u16::try_from(port.context("the Gateway has no listener")?)?)
     }
 
     /// The Deployment whose pods listen on this port.
@@ -73,6 +75,11 @@ impl Manifests {
     }
 }
 
+/// Whether both have the same kind and name.
+fn same(one: &Value, other: &Value) -> bool {
+    ["/kind", "/metadata/name"].iter().all(|path| one.pointer(path) == other.pointer(path))
+}
+
 /// The name of an object.
 ///
 /// # Errors
@@ -87,7 +94,5 @@ pub(super) fn name(object: &Value) -> Result<&str> {
 /// When there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Result<&'a str> {
     let found = object.pointer(pointer).and_then(Value::as_str);
-    found.with_context(|| {
-        format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"])
-    })
+    found.with_context(|| format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"]))
 }

@@ -10,7 +10,7 @@ use tokio::process::Command;
 ///
 /// # Errors
 /// When the script fails; what it says goes to standard error.
-pub(super) async fn folder() -> Result<PathBuf> {
+pub(crate) async fn folder() -> Result<PathBuf> {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("../scripts/testkube.sh");
     let mut command = Command::new(&script);
     // With a cluster given, the caller would not be here but for a server of its own.

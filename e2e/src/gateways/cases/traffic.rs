@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
 
+use super::TAKEN;
 use crate::gateways::asking::{Ask, DESTINATION, Told, ask};
 use crate::gateways::site::{ADAPTERS, Site};
 use crate::wait::eventually;
@@ -16,8 +17,6 @@ const ENOUGH: usize = 6;
 const LARGE: usize = 2_000_000;
 /// Names the endpoints that may be chosen.
 const SUBSET: &str = "x-e2e-subset";
-/// From a change of the objects until Envoy does as they say.
-const TAKEN: Duration = Duration::from_secs(30);
 /// Where nothing is.
 const NOWHERE: &str = "10.77.99.99:8000";
 
@@ -63,9 +62,9 @@ pub(super) async fn large(site: &mut Site) -> Result<String> {
 /// Where the gateway names the endpoints that may be chosen, no other is, and with none of them the answer is 503.
 pub(super) async fn subset(site: &mut Site) -> Result<String> {
     let before = site.objects.clone();
-    site.put(site.gateway.with_subset(&site.objects, SUBSET)?)?;
+    site.put(site.gateway.with_subset(&site.objects, SUBSET)?).await?;
     let seen = kept_to(site).await;
-    site.put(before.0)?;
+    site.restore(before).await?;
     seen
 }
 
@@ -112,22 +111,6 @@ pub(super) async fn forged(site: &mut Site) -> Result<String> {
         ask(site.proxy, &Ask::get().header(DESTINATION, wrong)).await?.placed()?;
     }
     Ok("ignored".to_owned())
-}
-
-/// The gateway may speak TLS with the picker, without a look at its certificate.
-pub(super) async fn tls(site: &mut Site) -> Result<String> {
-    let before = site.objects.clone();
-    let (objects, cluster) = site.gateway.with_tls(&site.objects)?;
-    site.put(objects)?;
-    let seen = eventually(TAKEN, async || {
-        ask(site.proxy, &Ask::post()).await?.placed()?;
-        let handshakes = site.stat(&[cluster, "ssl.handshake"]).await?;
-        ensure!(handshakes > 0, "no TLS handshake with the picker");
-        Ok("works".to_owned())
-    })
-    .await;
-    site.put(before.0)?;
-    seen
 }
 
 /// A request for an adapter, unlike the others.

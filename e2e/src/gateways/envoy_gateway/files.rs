@@ -50,13 +50,13 @@ pub(in crate::gateways) async fn start(parts: &Parts, mode: Mode) -> Result<Site
     .await?;
     let directory = tempfile::Builder::new().prefix("envoy-gateway-").tempdir()?;
     let home = directory.path();
-    let objects = parts.overlay("envoy-gateway", mode).await?;
+    let objects = parts.objects("envoy-gateway", mode).await?;
     let files = Files::new(home, &objects, &fleet.servers)?;
     files.write(&objects)?;
     let site = Site {
         gateway: Gateway::EnvoyGatewayFiles,
         mode,
-        proxy: SocketAddr::from(([127, 0, 0, 1], listener(&objects)?)),
+        proxy: SocketAddr::from(([127, 0, 0, 1], objects.listener()?)),
         admin: home.join("admin"),
         processes: vec![plane(parts, home, &files.directory)?],
         world: World::Files(files),
@@ -151,12 +151,6 @@ fn plane(parts: &Parts, home: &Path, objects: &Path) -> Result<Process> {
     let mut command = Command::new(binary);
     command.args(["server", "--config-path"]).arg(path);
     Process::spawn(command)
-}
-
-/// The port of the Gateway's listener.
-fn listener(objects: &Manifests) -> Result<u16> {
-    let port = objects.one("Gateway")?.pointer("/spec/listeners/0/port").and_then(Value::as_u64);
-    Ok(u16::try_from(port.context("the Gateway has no listener")?)?)
 }
 
 /// An object of Envoy Gateway's own kinds.
