@@ -78,6 +78,8 @@ pub(super) struct Member {
     active: Option<Vec<u16>>,
     /// Seconds since 1970.
     created: i64,
+    /// Tells the later of two pods of one second; 0 where versions are no numbers.
+    version: u64,
 }
 
 /// The pod as a member; none while it is not ready, has no address, ends or has ended.
@@ -98,9 +100,10 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     let annotation = |key: &&str| pod.annotations().get(*key);
     let active = ACTIVE_PORTS.iter().find_map(annotation).map(|text| active_ports(text));
     let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
     let (uid, labels) = (pod.uid().unwrap_or_default(), pod.metadata.labels.unwrap_or_default());
-    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created })
+    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created, version })
 }
 
 /// What is no port is left out; nothing left means that none serves.
@@ -116,7 +119,7 @@ pub(super) fn endpoints<'a>(
     ports: &TargetPorts,
 ) -> Vec<EndpointSpec> {
     let mut members: Vec<_> = members.collect();
-    members.sort_by(|a, b| (b.created, &b.uid).cmp(&(a.created, &a.uid)));
+    members.sort_by(|a, b| b.youth().cmp(&a.youth()));
     let mut taken = HashSet::with_capacity(members.len() * ports.as_slice().len());
     let mut endpoints = Vec::with_capacity(members.len());
     for member in members {
@@ -132,6 +135,11 @@ pub(super) fn endpoints<'a>(
 }
 
 impl Member {
+    /// Greater for a younger pod, and no two are equal.
+    fn youth(&self) -> (i64, u64, &str) {
+        (self.created, self.version, &self.uid)
+    }
+
     fn endpoint(&self, rank: usize, address: SocketAddr) -> EndpointSpec {
         EndpointSpec {
             name: format!("{}-rank-{rank}", self.name),

@@ -84,15 +84,20 @@ fn active_ports_leave_out_the_other_ports_and_keep_the_ranks() {
 
 #[test]
 fn the_newer_of_two_pods_at_one_address_counts_whatever_their_order() {
-    let old = member_of(|_| ()).unwrap();
-    let new = member_of(|pod| {
-        pod["metadata"]["name"] = "p2".into();
-        pod["metadata"]["uid"] = "u0".into();
-        pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z".into();
-    });
-    let new = new.unwrap();
-    for order in [[old.clone(), new.clone()], [new, old]] {
-        assert_eq!(addresses(&order, &[8000]), ["p2-rank-0 10.0.0.1:8000"]);
+    let at = |name: &str, second: &str, version: &str| {
+        let member = member_of(|pod| {
+            pod["metadata"]["name"] = name.into();
+            pod["metadata"]["uid"] = name.into();
+            pod["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{second}Z").into();
+            pod["metadata"]["resourceVersion"] = version.into();
+        });
+        member.unwrap()
+    };
+    let old = at("z", "01", "100");
+    for new in [at("new", "02", "9"), at("new", "01", "1000")] {
+        for order in [[old.clone(), new.clone()], [new, old.clone()]] {
+            assert_eq!(addresses(&order, &[8000]), ["new-rank-0 10.0.0.1:8000"]);
+        }
     }
 }
 
