@@ -6,7 +6,9 @@
 
 #[cfg(test)]
 mod kube {
+    mod conformance;
     mod crds;
+    mod failures;
     mod judged;
     mod leader;
     mod life;
