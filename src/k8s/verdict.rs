@@ -76,15 +76,8 @@ impl Verdict {
 
     /// The object, as an Event has it.
     pub(super) fn reference(&self, namespace: &str) -> ObjectReference {
-        let resource = self.kind.resource();
-        ObjectReference {
-            api_version: Some(resource.api_version),
-            kind: Some(resource.kind),
-            namespace: Some(namespace.to_owned()),
-            name: Some(self.name.clone().into()),
-            uid: Some(self.uid.clone().into()),
-            ..ObjectReference::default()
-        }
+        let object = super::reference(&self.kind.resource(), namespace, &self.name);
+        ObjectReference { uid: Some(self.uid.clone().into()), ..object }
     }
 
     /// What the author should hear of although nobody looks at the status: what is wrong, and the condition that says so.

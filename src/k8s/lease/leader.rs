@@ -43,6 +43,11 @@ pub(super) struct Term {
 }
 
 impl Term {
+    #[cfg(test)]
+    fn long(leader: Leader) -> Self {
+        Self { leader, until: Instant::now() + std::time::Duration::from_hours(24) }
+    }
+
     /// Who leads at that time.
     pub(super) fn leader(self, now: Instant) -> Leader {
         let over = self.leader == Leader::Us && now >= self.until;
@@ -67,11 +72,17 @@ impl Leadership {
         self.leader() == Leader::Us
     }
 
+    /// Of a test that says who leads.
+    #[cfg(test)]
+    pub(in crate::k8s) fn changing() -> (Terms, Self) {
+        let (sender, leadership) = Self::new(Term::long(Leader::Unknown));
+        (Terms(sender), leadership)
+    }
+
     /// The same for ever.
     #[cfg(test)]
     pub(in crate::k8s) fn fixed(leader: Leader) -> Self {
-        let until = Instant::now() + std::time::Duration::from_hours(24);
-        Self::new(Term { leader, until }).1
+        Self::new(Term::long(leader)).1
     }
 
     /// Waits until another leads than `known`, and tells who.
@@ -96,5 +107,17 @@ impl Leadership {
 async fn news(term: &mut watch::Receiver<Term>) {
     if term.changed().await.is_err() {
         std::future::pending::<()>().await;
+    }
+}
+
+/// What a test says of leaders.
+#[cfg(test)]
+pub(in crate::k8s) struct Terms(watch::Sender<Term>);
+
+#[cfg(test)]
+impl Terms {
+    /// From now on this one leads.
+    pub(in crate::k8s) fn enter(&self, leader: Leader) {
+        self.0.send_replace(Term::long(leader));
     }
 }
