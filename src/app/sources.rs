@@ -116,9 +116,9 @@ impl Source {
             }),
             Kind::Kubernetes(source, seat) => {
                 let verdicts = watch::Sender::new(Arc::default());
-                seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                let notices = seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
                 tasks.spawn(Plane::Control, "kubernetes", async move {
-                    Ok(source.run(Outlets { events, readiness, verdicts }).await?)
+                    Ok(source.run(Outlets { events, readiness, verdicts, notices }).await?)
                 });
             }
             Kind::Null => {}
