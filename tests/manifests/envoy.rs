@@ -1,12 +1,13 @@
 //! The Envoys of standalone, as their manifests configure them but for addresses.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::ensure;
 use lodesman_e2e::kube::Cluster;
 use lodesman_e2e::{Body, Client, Envoy, Fleet, Lodesman, eventually};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::objects::{Object, arguments};
 use super::render::kustomize;
@@ -86,10 +87,10 @@ async fn without_a_picker_a_request_is_refused_at_once() {
     for overlay in OVERLAYS {
         let mut stage = Stage::start(cluster, overlay).await;
         stage.picker.process.kill().unwrap();
-        let began = Instant::now();
-        let answer = stage.client().post("/v1/chat/completions", &chat()).await.unwrap();
+        let (client, body) = (stage.client(), chat());
+        let answer = timeout(PROMPT, client.post("/v1/chat/completions", &body)).await;
+        let answer = answer.unwrap().unwrap();
         assert_eq!(answer.status, 503, "{overlay}: {}", answer.text());
-        assert!(began.elapsed() < PROMPT, "{overlay}: {:?}", began.elapsed());
     }
 }
 

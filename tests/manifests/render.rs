@@ -64,6 +64,21 @@ fn every_kustomization_is_tested() {
     assert_eq!(found, listed);
 }
 
+#[test]
+fn documents_name_files_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for document in ["README.md", "docs/kubernetes.md", "docs/gateways.md", "docs/migration.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
+        for word in words.filter(|word| word.starts_with("manifests/")) {
+            assert!(root.join(word.trim_end_matches('.')).exists(), "{document}: {word}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count} names were found");
+}
+
 fn collect(folder: &Path, found: &mut Vec<String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -58,6 +58,18 @@ async fn the_server_takes_all_manifests_and_no_field_is_unknown() {
 }
 
 #[tokio::test]
+async fn examples_in_the_documents_are_objects_that_the_server_takes() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    with_crds(cluster).await;
+    let namespace = cluster.namespace().await.unwrap().name;
+    let text = include_str!("../../docs/migration.md");
+    let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let objects: Vec<_> = blocks.flat_map(|yaml| Objects::parse(yaml).0).map(|o| o.0).collect();
+    assert_eq!(objects.len(), 3, "{objects:?}");
+    assert_eq!(refusal(cluster, &namespace, &objects).await, None);
+}
+
+#[tokio::test]
 async fn our_pods_are_allowed_where_pods_are_restricted() {
     let Some(cluster) = Cluster::shared().await else { return };
     let namespace = cluster.namespace().await.unwrap().name;
