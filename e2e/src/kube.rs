@@ -88,7 +88,8 @@ impl Cluster {
         }
     }
 
-    fn existing(kubeconfig: PathBuf) -> Self {
+    /// A cluster that is there already, with kubectl from the path.
+    pub fn existing(kubeconfig: PathBuf) -> Self {
         Self { kubeconfig, kubectl: "kubectl".into(), server: None }
     }
 

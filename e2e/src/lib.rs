@@ -28,6 +28,8 @@ pub mod load;
 pub mod lodesman;
 pub mod percentile;
 pub mod process;
+#[cfg(feature = "kube")]
+pub mod scenarios;
 pub mod stop;
 #[cfg(test)]
 #[cfg(feature = "load")]
