@@ -4,6 +4,7 @@
 #[cfg(test)]
 mod scenarios {
     use std::path::Path;
+    use std::process::Command;
 
     use lodesman_e2e::Cluster;
     use lodesman_e2e::scenarios::{Scenario, local};
@@ -47,6 +48,11 @@ mod scenarios {
     }
 
     #[tokio::test]
+    async fn gateway_that_allows_some_servers_gets_no_other() {
+        play(Scenario::Subset).await;
+    }
+
+    #[tokio::test]
     async fn client_cannot_choose_the_server() {
         play(Scenario::ForgedHeader).await;
     }
@@ -79,5 +85,30 @@ mod scenarios {
     #[tokio::test]
     async fn deployment_of_the_reference_becomes_ours_by_its_image() {
         play(Scenario::Upgrade).await;
+    }
+
+    /// What the script for kind would run, without the marks before its lines.
+    fn kind_would_run(gateway: &str) -> Vec<String> {
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/kind.sh");
+        let output = Command::new(script).arg(gateway).env("DRY_RUN", "1").output().unwrap();
+        assert!(output.status.success(), "{output:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        said.lines().filter_map(|line| line.strip_prefix("+ ")).map(str::to_owned).collect()
+    }
+
+    #[test]
+    fn script_for_kind_applies_what_there_is_and_removes_its_cluster() {
+        for gateway in ["istio", "envoy-gateway"] {
+            let lines = kind_would_run(gateway);
+            let words = lines.iter().flat_map(|line| line.split(' '));
+            let applied: Vec<_> = words.filter(|word| word.starts_with("manifests/")).collect();
+            assert_eq!(applied, ["manifests/crds", &format!("manifests/try/{gateway}")]);
+            for folder in applied {
+                assert!(Path::new(env!("CARGO_MANIFEST_DIR")).join(folder).is_dir(), "{folder}");
+            }
+            let place = |part: &str| lines.iter().position(|line| line.contains(part)).unwrap();
+            assert!(place("create cluster") < place("try/") && place("try/") < place("scenarios"));
+            assert!(place("scenarios") < place("delete cluster"));
+        }
     }
 }

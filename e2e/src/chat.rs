@@ -78,13 +78,7 @@ impl Clients {
         let mut workers = JoinSet::new();
         for _ in 0..count {
             let (numbers, seen, stopped) = (Arc::clone(&numbers), sender.clone(), stopped.clone());
-            workers.spawn(async move {
-                while !*stopped.borrow() {
-                    let number = numbers.fetch_add(1, Ordering::Relaxed);
-                    let answer = ask(client, model, number).await;
-                    seen.send_modify(|seen| seen.count(answer));
-                }
-            });
+            workers.spawn(ask_on(client, model, numbers, (seen, stopped)));
         }
         Self { seen, stop, workers }
     }
@@ -133,6 +127,18 @@ impl Clients {
             worker?;
         }
         self.seen.borrow().good()
+    }
+}
+
+async fn ask_on(
+    client: Client,
+    model: &str,
+    numbers: Arc<AtomicUsize>,
+    (seen, stopped): (watch::Sender<Seen>, watch::Receiver<bool>),
+) {
+    while !*stopped.borrow() {
+        let answer = ask(client, model, numbers.fetch_add(1, Ordering::Relaxed)).await;
+        seen.send_modify(|seen| seen.count(answer));
     }
 }
 

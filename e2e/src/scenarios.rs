@@ -30,6 +30,8 @@ pub enum Scenario {
     Adapter,
     /// A model of another name is asked for.
     Rewrite,
+    /// The gateway allows some servers only; without any such gateway there is nothing to see.
+    Subset,
     /// A client cannot choose the server.
     ForgedHeader,
     /// New model servers replace the old ones under load.
@@ -48,10 +50,11 @@ pub enum Scenario {
 
 impl Scenario {
     /// All of them, in an order in which they can be played.
-    pub const ALL: [Self; 10] = [
+    pub const ALL: [Self; 11] = [
         Self::Route,
         Self::Adapter,
         Self::Rewrite,
+        Self::Subset,
         Self::ForgedHeader,
         Self::RollModels,
         Self::RollPickers,
@@ -70,6 +73,7 @@ impl Scenario {
             Self::Route => traffic::route(world).await,
             Self::Adapter => traffic::adapter(world).await,
             Self::Rewrite => traffic::rewrite(world).await,
+            Self::Subset => traffic::subset(world).await,
             Self::ForgedHeader => traffic::forged_header(world).await,
             Self::RollModels => models::roll(world).await,
             Self::KilledServer => models::killed(world).await,

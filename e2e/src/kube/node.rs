@@ -26,7 +26,7 @@ mod program;
 /// Pause between two looks at the pods, and between two probes of one.
 const TICK: Duration = Duration::from_millis(50);
 /// Pickers that there can be at once; their addresses are the last of the network.
-pub const PICKERS: u8 = 8;
+const PICKERS: u8 = 8;
 
 /// A node of its own for a namespace.
 #[derive(Debug)]

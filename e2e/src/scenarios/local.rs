@@ -30,15 +30,21 @@ pub async fn play(scenario: Scenario, cluster: &Cluster, binary: &Path) -> Resul
     let namespace = cluster.namespace().await?;
     let network = Ipv4Addr::new(127, fastrand::u8(16..=239), fastrand::u8(..), 0);
     let node = Node::new(&namespace, binary, network);
-    let [closing, open] = [gateway(&node, network, false), gateway(&node, network, true)];
-    let (closing, open) = (Envoy::start(&closing).await?, Envoy::start(&open).await?);
+    let closing = Envoy::start(&gateway(&node, network, false)).await?;
+    let open = Envoy::start(&gateway(&node, network, true)).await?;
     let gateways = [closing.address(), open.address()];
+    let [a, b, c, _] = network.octets();
+    let only = Ipv4Addr::new(a, b, c, SERVERS);
+    let hint = serde_json::json!([format!("{only}:{PORT}")]);
+    let partial = EnvoyConfig { subset_hint: Some(hint), ..gateway(&node, network, false) };
+    let partial = Envoy::start(&partial).await?;
+    let subset = Some((partial.address(), only.into()));
     for folder in ["base", "models/sim"] {
         let path = manifests(folder).display().to_string();
         let apply = ["apply", "--namespace", &namespace.name, "--kustomize", &path];
         cluster.kubectl(&apply, "").await?;
     }
-    let world = World { namespace: &namespace, gateways };
+    let world = World { namespace: &namespace, gateways, subset };
     let scene = async {
         world.at_peace().await.context("at the start")?;
         scenario.play(&world).await

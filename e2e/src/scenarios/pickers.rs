@@ -1,6 +1,6 @@
 //! Pickers are replaced, missing and upgraded.
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::world::SEEN;
@@ -46,45 +46,82 @@ pub(super) async fn failure_modes(world: &World<'_>) -> Result<()> {
 pub(super) async fn upgrade(world: &World<'_>) -> Result<()> {
     let ours: Value =
         serde_json::from_str(&world.kubectl(&format!("get {PICKERS} --output=json")).await?)?;
-    let image = ours.pointer("/spec/template/spec/containers/0/image").and_then(Value::as_str);
-    let image = image.unwrap_or_default().to_owned();
-    world.kubectl(&format!("delete {PICKERS} --cascade=foreground --timeout=180s")).await?;
-    for object in reference() {
-        world.kubectl_with(&["apply", "--filename=-"], &object.to_string()).await?;
-    }
+    let part = |path: &str| ours.pointer(path).cloned().unwrap_or_default();
+    let image = part("/spec/template/spec/containers/0/image");
+    let image = image.as_str().context("no image")?;
+    replace(world, &reference()).await?;
     world.kubectl(&format!("set image {PICKERS} epp={image}")).await?;
     world.at_peace().await?;
     let mut clients = Clients::start(world.gateway(), MODEL, 2);
     clients.next(20).await?;
     clients.finish().await?;
-    world.kubectl(&format!("delete {PICKERS} --cascade=foreground --timeout=180s")).await?;
-    let mut again = json!({"apiVersion": "apps/v1", "kind": "Deployment", "spec": ours["spec"]});
-    again["metadata"] =
-        json!({"name": ours["metadata"]["name"], "labels": ours["metadata"]["labels"]});
-    world.kubectl_with(&["apply", "--filename=-"], &again.to_string()).await?;
+    let metadata = json!({"name": part("/metadata/name"), "labels": part("/metadata/labels")});
+    let again = json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": part("/spec"),
+    });
+    replace(world, &again).await?;
     world.at_peace().await
 }
 
-/// A picker as the charts of the reference deploy it, under the name, the account and the labels of ours.
-fn reference() -> [Value; 2] {
-    let config = "apiVersion: llm-d.ai/v1alpha1\n\
-        kind: EndpointPickerConfig\n\
-        plugins:\n\
-        - type: queue-scorer\n\
-        - type: kv-cache-utilization-scorer\n\
-        - type: prefix-cache-scorer\n\
-        schedulingProfiles:\n\
-        - name: default\n\
-        \x20 plugins:\n\
-        \x20 - {pluginRef: queue-scorer, weight: 2}\n\
-        \x20 - {pluginRef: kv-cache-utilization-scorer, weight: 2}\n\
-        \x20 - {pluginRef: prefix-cache-scorer, weight: 3}\n";
-    let map = json!({
+/// Puts another Deployment in the place of the pickers'.
+async fn replace(world: &World<'_>, deployment: &Value) -> Result<()> {
+    let delete = format!("delete {PICKERS} --cascade=foreground --timeout=180s");
+    world.kubectl(&delete).await?;
+    let config = reference_config().to_string();
+    world.kubectl_with(&["apply", "--filename=-"], &config).await?;
+    world.kubectl_with(&["apply", "--filename=-"], &deployment.to_string()).await?;
+    Ok(())
+}
+
+/// The configuration of the reference's charts.
+fn reference_config() -> Value {
+    let plugin = |kind: &str| json!({"type": kind});
+    let scorer = |kind: &str, weight: u32| json!({"pluginRef": kind, "weight": weight});
+    let config = json!({
+        "apiVersion": "llm-d.ai/v1alpha1",
+        "kind": "EndpointPickerConfig",
+        "plugins": [
+            plugin("queue-scorer"), plugin("kv-cache-utilization-scorer"), plugin("prefix-cache-scorer"),
+        ],
+        "schedulingProfiles": [{"name": "default", "plugins": [
+            scorer("queue-scorer", 2), scorer("kv-cache-utilization-scorer", 2),
+            scorer("prefix-cache-scorer", 3),
+        ]}],
+    });
+    json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
         "metadata": {"name": "reference"},
-        "data": {"default-plugins.yaml": config},
+        "data": {"default-plugins.yaml": config.to_string()},
+    })
+}
+
+/// A picker as the charts of the reference deploy it, under the name, the account and the labels of ours.
+fn reference() -> Value {
+    let labels = json!({"app.kubernetes.io/name": "lodesman"});
+    let pod = json!({
+        "serviceAccountName": "lodesman",
+        "terminationGracePeriodSeconds": 130,
+        "containers": [reference_container()],
+        "volumes": [{"name": "config", "configMap": {"name": "reference"}}],
     });
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": "lodesman"},
+        "spec": {
+            "replicas": 1,
+            "strategy": {"type": "Recreate"},
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    })
+}
+
+fn reference_container() -> Value {
     let probe = |seconds: u32| {
         json!({
             "grpc": {"port": 9003, "service": "inference-extension"},
@@ -93,7 +130,7 @@ fn reference() -> [Value; 2] {
         })
     };
     let field = |path: &str| json!({"fieldRef": {"fieldPath": path}});
-    let container = json!({
+    json!({
         "name": "epp",
         "image": "ghcr.io/llm-d/llm-d-router-endpoint-picker:v0.10.0",
         "args": [
@@ -109,23 +146,5 @@ fn reference() -> [Value; 2] {
         "livenessProbe": probe(10),
         "readinessProbe": probe(2),
         "volumeMounts": [{"name": "config", "mountPath": "/config"}],
-    });
-    let labels = json!({"app.kubernetes.io/name": "lodesman"});
-    let deployment = json!({
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": "lodesman"},
-        "spec": {
-            "replicas": 1,
-            "strategy": {"type": "Recreate"},
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": {
-                "serviceAccountName": "lodesman",
-                "terminationGracePeriodSeconds": 130,
-                "containers": [container],
-                "volumes": [{"name": "config", "configMap": {"name": "reference"}}],
-            }},
-        },
-    });
-    [map, deployment]
+    })
 }

@@ -9,8 +9,8 @@ use serde_json::json;
 
 use super::world::SEEN;
 use super::{MODEL, World};
-use crate::chat::{self, ask};
-use crate::client::{Answer, Body};
+use crate::chat::{self, Clients, ask};
+use crate::client::{Answer, Body, Client};
 use crate::kube::objects;
 use crate::wait::eventually;
 
@@ -64,6 +64,15 @@ pub(super) async fn rewrite(world: &World<'_>) -> Result<()> {
     world.kubectl(accepted).await?;
     world.kubectl("delete inferencemodelrewrites.llm-d.ai/alias").await?;
     Ok(())
+}
+
+/// A gateway that allows one server gets no other, whatever the load.
+pub(super) async fn subset(world: &World<'_>) -> Result<()> {
+    let Some((gateway, only)) = world.subset else { return Ok(()) };
+    let mut clients = Clients::start(Client::http1(gateway), MODEL, 4);
+    let places = clients.next(20).await?;
+    ensure!(places.iter().all(|place| place.ip() == only), "{places:?}, not {only} alone");
+    clients.finish().await
 }
 
 /// A client that names a destination itself is sent where the picker says.

@@ -23,6 +23,8 @@ pub struct World<'a> {
     pub namespace: &'a Namespace<'a>,
     /// The gateway while the pool says `FailClose`, and while it says `FailOpen`: the same where the gateway reads the pool.
     pub gateways: [SocketAddr; 2],
+    /// A gateway that allows one server only, and that server; none where the gateway has no subsets.
+    pub subset: Option<(SocketAddr, IpAddr)>,
 }
 
 impl World<'_> {
