@@ -8,6 +8,7 @@
 mod kube {
     mod conformance;
     mod crds;
+    mod crowd;
     mod failures;
     mod judged;
     mod leader;
