@@ -3,7 +3,7 @@ CARGO ?= cargo
 DOCKER ?= docker
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo demo-k8s test lint fuzz docs load image image-check clean
+.PHONY: help demo demo-k8s test e2e-kind lint fuzz docs load image image-check clean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -26,6 +26,9 @@ test: lint ## lints, documentation, and all tests; installs the real Envoy and K
 	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
 	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
+
+e2e-kind: ## the scenarios of the tests on a cluster of kind with GATEWAY (istio, envoy-gateway); needs Docker
+	@e2e/kind.sh $(GATEWAY)
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
 	$(CARGO) fmt --all --check
