@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
 use ::kube::Client;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::manifests::{Manifests, text};

@@ -86,7 +86,11 @@ impl Gateway {
     ///
     /// # Errors
     /// When the manifests lack what is to be changed.
-    pub(super) fn with_security(self, objects: &Manifests, security: Security) -> Result<Vec<Value>> {
+    pub(super) fn with_security(
+        self,
+        objects: &Manifests,
+        security: Security,
+    ) -> Result<Vec<Value>> {
         match (self, security) {
             (Self::Istio, Security::Tls) => Ok(Vec::new()),
             (Self::Istio, Security::Plaintext) => {
