@@ -6,7 +6,10 @@
 
 #[cfg(test)]
 mod kube {
+    mod conformance;
     mod crds;
+    mod crowd;
+    mod failures;
     mod judged;
     mod leader;
     mod life;

@@ -6,11 +6,13 @@
 use std::sync::Arc;
 
 use kube::Client;
-use tokio::sync::watch;
+use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::supervisor::{Plane, Supervisor};
-use crate::k8s::lease::{Candidate, Leader, Leadership};
+use crate::k8s::events::{self, Publisher};
+use crate::k8s::lease::{self, Candidate, Leader, Leadership};
+use crate::k8s::status::Writer;
 use crate::k8s::verdict::Verdict;
 use crate::metrics::LeaderMetrics;
 use crate::pool::readiness::Readiness;
@@ -31,17 +33,24 @@ impl Seat {
     pub(super) fn take(
         self,
         metrics: &LeaderMetrics,
-        _verdicts: watch::Receiver<Arc<[Verdict]>>,
+        verdicts: watch::Receiver<Arc<[Verdict]>>,
         readiness: &watch::Sender<Readiness>,
         tasks: &mut Supervisor,
     ) {
-        let place = (self.namespace.as_str(), self.pool.as_str());
-        // A restarted container is another replica: what it held before, it must not believe to hold.
-        let identity = format!("{}_{}", self.instance, uuid::Uuid::new_v4());
+        let Self { client, namespace, pool, instance, elected } = self;
+        let place = (namespace.as_str(), pool.as_str());
+        let identity = lease::identity(&instance);
         let (candidate, leadership) =
-            Candidate::new(self.client.clone(), place, identity, metrics.clone());
+            Candidate::new(client.clone(), place, identity, metrics.clone());
         tasks.run(Plane::Control, "lease", until_drained(candidate, readiness.subscribe()));
-        if self.elected {
+        let (notices, queue) = mpsc::channel(events::QUEUE);
+        let access = (client.clone(), namespace.as_str());
+        let writer = Writer::new(access, verdicts, leadership.clone(), notices, metrics.clone());
+        tasks.run(Plane::Control, "status", writer.run());
+        let access = (client, namespace.as_str());
+        let publisher = Publisher::new(access, instance, leadership.clone(), metrics.clone());
+        tasks.run(Plane::Control, "events", publisher.run(queue));
+        if elected {
             readiness.send_modify(|readiness| readiness.standby = Leader::Unknown.failure());
             tasks.run(Plane::Control, "leadership", gate(leadership, readiness.clone()));
         }

@@ -47,7 +47,7 @@ schedulingProfiles:
 - `flowControl.saturationDetector.pluginRef` names the detector by which requests are shed (`utilization-detector` when
   absent, with its defaults or those of an instance of that name): while it says that no endpoint has room, a request
   below priority 0 is answered with 429. Saturation is the mean of how full the endpoints are that could take the request,
-  each counted for 1 at most. A detector in a profile is a filter.
+  each counted for 1 at most. A detector that a profile names is a filter.
 - A producer that a scorer needs and nobody lists has its defaults.
 - `requestHandler.parsers` lists parsers by name or type; what none of them claims is routed unread where
   `passthrough-parser` is the last.

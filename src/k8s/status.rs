@@ -176,15 +176,15 @@ impl Writer {
 
     /// Sends a notice of a fault that neither the status nor an earlier notice tells; where nobody takes it, it is lost.
     fn announce(&mut self, verdict: &Verdict) {
-        let Some(warning) = verdict.warning() else { return };
-        let says = (warning.reason, warning.message.clone());
+        let Some((reason, warning)) = verdict.warning() else { return };
+        let says = (reason, warning.message.clone());
         if verdict.present.iter().any(|present| warning.is(present))
             || self.announced.get(&verdict.uid) == Some(&says)
         {
             return;
         }
         let regarding = verdict.reference(&self.api.namespace);
-        let (reason, note) = (warning.reason.as_str(), warning.message.clone());
+        let (reason, note) = (reason.as_str(), warning.message.clone());
         self.notices.try_send(Notice { regarding, reason, note }).ok();
         self.announced.insert(verdict.uid.clone(), says);
     }

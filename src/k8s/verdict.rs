@@ -37,6 +37,8 @@ pub struct Verdict {
     pub generation: Option<i64>,
     /// What the status is to say; `Accepted` is always the first.
     pub wanted: Vec<Wanted>,
+    /// The first thing that is wrong with it, none when all of it is in effect.
+    pub fault: Option<Reason>,
     /// All conditions that the status has, of whoever wrote them.
     pub present: Box<[Condition]>,
 }
@@ -52,6 +54,7 @@ impl Verdict {
             uid: entry.uid.clone(),
             version: entry.version.clone(),
             generation: entry.generation,
+            fault: findings.fault(),
             wanted: [Some(findings.accepted()), conflicted].into_iter().flatten().collect(),
             present: entry.present.clone(),
         }
@@ -91,9 +94,9 @@ impl Verdict {
         }
     }
 
-    /// What the author should hear of although nobody looks at the status.
-    pub fn warning(&self) -> Option<&Wanted> {
-        self.wanted.first().filter(|accepted| accepted.reason != Reason::Accepted)
+    /// What the author should hear of although nobody looks at the status: what is wrong, and the condition that says so.
+    pub(super) fn warning(&self) -> Option<(Reason, &Wanted)> {
+        self.fault.zip(self.wanted.first())
     }
 }
 
@@ -196,9 +199,12 @@ impl Findings {
         self.remarks.add(Reason::Accepted, text);
     }
 
+    fn fault(&self) -> Option<Reason> {
+        self.invalid.reason.or(self.conflicts.reason)
+    }
+
     fn accepted(&self) -> Wanted {
-        let faults = [&self.invalid, &self.conflicts];
-        let fault = faults.iter().find_map(|notes| notes.reason);
+        let fault = self.fault();
         let reason = match fault {
             None => Reason::Accepted,
             Some(_) if self.in_effect => Reason::PartlyAccepted,

@@ -17,6 +17,8 @@ pub const SCRAPE_GRACE: Duration = Duration::from_secs(2);
 pub struct Readiness {
     /// What the source of endpoints lacks, in words: the pool, or its pods. None when it lacks nothing.
     pub missing: Option<Arc<str>>,
+    /// What is wrong and does not keep us from serving, in words.
+    pub warning: Option<Arc<str>>,
     /// How far the view of the endpoints has come.
     pub stage: Stage,
     /// Why another replica is to be asked; none where leader election is off.

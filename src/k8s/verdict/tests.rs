@@ -83,7 +83,7 @@ fn a_conflict_that_is_over_is_said_to_be_over() {
     let over = verdict(&present, &accepted());
     let want = [("Accepted", true, Reason::Accepted), ("Conflicted", false, Reason::NoConflicts)];
     assert_eq!(said(&over), want);
-    assert_eq!(lost.warning().map(|warning| warning.reason), Some(Reason::Conflicted));
+    assert_eq!(lost.warning().map(|(reason, _)| reason), Some(Reason::Conflicted));
     assert_eq!(over.warning(), None);
 }
 
@@ -104,4 +104,18 @@ fn messages_are_short_however_much_there_is_to_say() {
     }
     let message = verdict(&json!([]), &findings).wanted.remove(0).message;
     assert_eq!(message, "0; 1; 2; 3; and 6 more");
+}
+
+#[test]
+fn a_warning_names_the_fault_also_where_a_part_is_in_effect() {
+    let mut findings = accepted();
+    findings.conflict(Reason::Conflicted, || "lost".to_owned());
+    let conflict = verdict(&json!([]), &findings);
+    assert_eq!(conflict.wanted[0].reason, Reason::PartlyAccepted);
+    assert_eq!(conflict.warning().map(|(reason, _)| reason), Some(Reason::Conflicted));
+    findings.invalid(Reason::InvalidTargets, || "empty".to_owned());
+    let both = verdict(&json!([]), &findings);
+    assert_eq!(both.warning(), Some((Reason::InvalidTargets, &both.wanted[0])));
+    assert_eq!(both.wanted[0].message, "empty; lost");
+    assert_eq!(both.wanted[1].message, "lost");
 }

@@ -11,8 +11,13 @@ use super::super::testing::plain_port;
 use super::*;
 use crate::pool::readiness::Stage;
 
-const SYNCED: Readiness =
-    Readiness { missing: None, stage: Stage::Synced, standby: None, draining: false };
+const SYNCED: Readiness = Readiness {
+    missing: None,
+    warning: None,
+    stage: Stage::Synced,
+    standby: None,
+    draining: false,
+};
 const STARTING: Readiness = Readiness { stage: Stage::Listing, ..SYNCED };
 const DRAINING: Readiness = Readiness { draining: true, ..SYNCED };
 
