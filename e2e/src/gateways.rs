@@ -15,6 +15,7 @@ mod pods;
 mod site;
 mod subset;
 mod table;
+mod versions;
 
 use std::path::PathBuf;
 
@@ -78,7 +79,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<()> {
     let deviations = table.deviations();
     ensure!(deviations.is_empty(), "not as expected:\n{}", deviations.join("\n"));
     if options.only.is_empty() {
-        table.settle(&options.page, "")?;
+        table.settle(&options.page, &versions::all(&parts).await?)?;
     }
     Ok(())
 }

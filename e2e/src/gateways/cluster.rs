@@ -6,8 +6,8 @@ use std::net::SocketAddr;
 use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context, Result};
 use ::kube::Client;
+use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::manifests::{Manifests, text};
@@ -76,12 +76,11 @@ impl Kubernetes {
         self.apply(&objects.0).await?;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
         self.apply(&[node]).await?;
-        let address = picker::address();
         for (number, server) in fleet.servers.iter().enumerate() {
             self.run_server(objects, &server_pod(number), *server).await?;
         }
-        let pickers = objects.deployment(address.port())?;
-        self.run(pickers, PICKER, address).await?;
+        self.run_picker(objects).await?;
+        let pickers = objects.deployment(picker::address().port())?;
         let name = text(pickers, "/spec/template/spec/serviceAccountName")?;
         let account = self.place().account(name).await?;
         let pod = pods::Pod { name: PICKER, namespace: &self.namespace };
@@ -144,6 +143,15 @@ impl Kubernetes {
         at: SocketAddr,
     ) -> Result<()> {
         self.run(objects.deployment(at.port())?, name, at).await
+    }
+
+    /// Lets a pod of the Deployment of pickers run at the address of the process.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub(super) async fn run_picker(&self, objects: &Manifests) -> Result<()> {
+        let address = picker::address();
+        self.run(objects.deployment(address.port())?, PICKER, address).await
     }
 
     /// Lets a pod of `deployment` run at an address, ready.

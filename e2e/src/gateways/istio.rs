@@ -71,7 +71,7 @@ pub(super) async fn start(parts: &Parts, mode: Mode) -> Result<Site> {
         objects,
         fleet,
         picker,
-        directory,
+        _directory: directory,
     };
     site.settled().await
 }
@@ -122,9 +122,7 @@ async fn plane(parts: &Parts, kubernetes: &Kubernetes, directory: &Path) -> Resu
 /// What the proxy of a Gateway starts with.
 fn proxy(namespace: &str, gateway: &str) -> Value {
     let xds = SocketAddr::from(XDS);
-    let socket = |address: SocketAddr| {
-        json!({"socket_address": {"address": address.ip(), "port_value": address.port()}})
-    };
+    let socket = |address: SocketAddr| json!({"socket_address": {"address": address.ip(), "port_value": address.port()}});
     let http2 = json!({"envoy.extensions.upstreams.http.v3.HttpProtocolOptions": {
         "@type": "type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions",
         "explicit_http_config": {"http2_protocol_options": {}},

@@ -94,5 +94,7 @@ pub(super) fn name(object: &Value) -> Result<&str> {
 /// When there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Result<&'a str> {
     let found = object.pointer(pointer).and_then(Value::as_str);
-    found.with_context(|| format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"]))
+    found.with_context(|| {
+        format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"])
+    })
 }

@@ -72,7 +72,8 @@ impl Pod<'_> {
     fn environment(&self, container: &Value) -> Result<Vec<(String, String)>> {
         let mut environment = Vec::new();
         for entry in list(container, "env") {
-            let value = match entry.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str) {
+            let value = match entry.pointer("/valueFrom/fieldRef/fieldPath").and_then(Value::as_str)
+            {
                 Some("metadata.name") => self.name,
                 Some("metadata.namespace") => self.namespace,
                 _ => text(entry, "/value")?,
@@ -85,7 +86,8 @@ impl Pod<'_> {
 
 /// The ConfigMap that a volume of the Deployment shows.
 fn config_map<'a>(deployment: &Value, objects: &'a Manifests, volume: &str) -> Result<&'a Value> {
-    let volumes = list(deployment.pointer("/spec/template/spec").unwrap_or(&Value::Null), "volumes");
+    let volumes =
+        list(deployment.pointer("/spec/template/spec").unwrap_or(&Value::Null), "volumes");
     let volume = volumes.iter().find(|entry| entry["name"] == volume).context("no such volume")?;
     let wanted = text(volume, "/configMap/name")?;
     let mut found = objects.of("ConfigMap");

@@ -86,7 +86,11 @@ impl Gateway {
     ///
     /// # Errors
     /// When the manifests lack what is to be changed.
-    pub(super) fn with_security(self, objects: &Manifests, security: Security) -> Result<Vec<Value>> {
+    pub(super) fn with_security(
+        self,
+        objects: &Manifests,
+        security: Security,
+    ) -> Result<Vec<Value>> {
         match (self, security) {
             (Self::Istio, Security::Tls) => Ok(Vec::new()),
             (Self::Istio, Security::Plaintext) => {
@@ -225,8 +229,8 @@ pub(super) struct Site {
     pub(super) objects: Manifests,
     pub(super) fleet: Fleet,
     pub(super) picker: Picker,
-    /// Files of all of them.
-    pub(super) directory: TempDir,
+    /// Files of all of them, as long as they run.
+    pub(super) _directory: TempDir,
 }
 
 impl Site {

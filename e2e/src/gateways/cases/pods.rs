@@ -56,20 +56,35 @@ pub(super) async fn terminating(site: &mut Site) -> Result<String> {
     Ok("answers end, nothing new".to_owned())
 }
 
-/// The picker's Service has no endpoint that is ready.
-pub(super) async fn no_endpoints(site: &mut Site, expected: &str) -> Result<String> {
+/// No pod of the picker's Service is ready.
+pub(super) async fn unready(site: &mut Site, expected: &str) -> Result<String> {
     let kubelet = site.kubernetes()?.kubelet();
     kubelet.set_ready(PICKER, false).await?;
-    let seen = eventually(TAKEN, async || {
+    let seen = unasked(site, expected).await;
+    kubelet.set_ready(PICKER, true).await?;
+    placed(site.proxy, &Ask::post(), BACK).await?;
+    seen
+}
+
+/// The picker's Service has no pod, as after a scale-down to none; the process goes on, so that it could be asked.
+pub(super) async fn absent(site: &mut Site, expected: &str) -> Result<String> {
+    let kubernetes = site.kubernetes()?;
+    kubernetes.kubelet().end(PICKER).await?;
+    let seen = unasked(site, expected).await;
+    kubernetes.run_picker(&site.objects).await?;
+    placed(site.proxy, &Ask::post(), BACK).await?;
+    seen
+}
+
+/// Waits until the picker is not asked any more and requests are answered as expected.
+async fn unasked(site: &Site, expected: &str) -> Result<String> {
+    eventually(TAKEN, async || {
         let seen = statuses(site.proxy, &[Ask::post(), Ask::get()]).await?;
         let picked = ask(site.proxy, &Ask::post()).await?.placed().is_ok();
         ensure!(!picked && seen == expected, "{seen}{}", if picked { ", picked" } else { "" });
         Ok(seen)
     })
-    .await;
-    kubelet.set_ready(PICKER, true).await?;
-    placed(site.proxy, &Ask::post(), BACK).await?;
-    seen
+    .await
 }
 
 /// Fails if `server` gets a request.

@@ -43,7 +43,8 @@ pub(super) async fn server_name(site: &mut Site) -> Result<String> {
     site.put(istio::with_tls(&site.objects, tls)?).await?;
     let seen = eventually(TAKEN, async || {
         ask(site.proxy, &Ask::post()).await?;
-        let refused = site.picker.metric("lodesman_refused_connections_total", "server_name").await?;
+        let refused =
+            site.picker.metric("lodesman_refused_connections_total", "server_name").await?;
         ensure!(refused > 0.0, "no connection was refused for its server name");
         let log = site.picker.log();
         let told = log.lines().any(|line| line.contains("server name") && line.contains("`sni`"));

@@ -63,7 +63,7 @@ pub(in crate::gateways) async fn start(parts: &Parts, mode: Mode) -> Result<Site
         objects,
         fleet,
         picker,
-        directory,
+        _directory: directory,
     };
     site.settled().await
 }
