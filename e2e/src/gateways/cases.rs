@@ -53,13 +53,15 @@ pub(super) enum Case {
     Terminating,
     /// No picker at its address.
     Killed,
+    /// A client that names its server, with no picker.
+    ForgedAlone,
     /// A picker that accepts and never answers.
     Hung,
 }
 
 impl Case {
     /// All, in the order in which they are run and shown.
-    pub(super) const ALL: [Self; 18] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Post,
         Self::Get,
         Self::Stream,
@@ -70,6 +72,7 @@ impl Case {
         Self::NotReady,
         Self::Terminating,
         Self::Killed,
+        Self::ForgedAlone,
         Self::Hung,
         Self::Unready,
         Self::Absent,
@@ -100,6 +103,7 @@ impl Case {
             Self::Unready => "picker not ready: POST / GET",
             Self::Absent => "no pod in the picker's Service: POST / GET",
             Self::Killed => "picker killed: POST / GET",
+            Self::ForgedAlone => "forged destination, picker killed",
             Self::Hung => "picker hung: POST / GET",
         }
     }
@@ -115,7 +119,8 @@ impl Case {
             Self::Large => "whole",
             Self::Subset => "kept to",
             Self::Adapter => "to its holder",
-            Self::Forged => "ignored",
+            Self::ForgedAlone if !open => return None,
+            Self::Forged | Self::ForgedAlone => "ignored",
             Self::Dead => "200 / 200 / 200",
             Self::NotReady | Self::Terminating | Self::Unready | Self::Absent if files => {
                 return None;
@@ -163,6 +168,7 @@ impl Case {
             Self::Unready => pods::unready(site, self.expected_at(site)).await,
             Self::Absent => pods::absent(site, self.expected_at(site)).await,
             Self::Killed => failures::killed(site).await,
+            Self::ForgedAlone => failures::forged(site).await,
             Self::Hung => failures::hung(site).await,
         }
     }

@@ -1,4 +1,4 @@
-//! A cluster of an API server and the controller of EndpointSlices; kubelets and Deployments are played.
+//! A cluster of an API server and the controller of endpoint slices; kubelets and Deployments are played.
 
 use std::fmt;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::process::Process;
 
 /// The pod of the picker.
 pub(super) const PICKER: &str = "picker";
-/// The node of all pods: the controller of EndpointSlices leaves out pods of a node that is not there.
+/// The node of all pods: the controller of endpoint slices leaves out pods of a node that is not there.
 const NODE: &str = "node";
 
 /// An API server with the manifests of a user in a namespace, and pods for the Deployments among them.

@@ -51,3 +51,16 @@ async fn said(program: &Path) -> Result<String> {
     ensure!(output.status.success(), "{} tells no version", program.display());
     Ok(String::from_utf8(output.stdout)?.trim().to_owned())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn module_of_each_control_plane_is_required_in_a_version() {
+        for (name, folder, module) in PLANES {
+            let version = required(folder, module).unwrap();
+            assert!(version.starts_with('v') && version.contains('.'), "{name} {version}");
+        }
+    }
+}

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{BACK, TAKEN};
 use crate::client::Client;
-use crate::gateways::asking::{Ask, ask, open, placed, statuses};
+use crate::gateways::asking::{Ask, Chat, ask, open, placed, statuses};
 use crate::gateways::cluster::{PICKER, server_pod};
 use crate::gateways::site::{SIM_ADMIN, Site};
 use crate::wait::eventually;
@@ -37,8 +37,8 @@ pub(super) async fn not_ready(site: &mut Site) -> Result<String> {
 
 /// A pod that is to end finishes its answers and gets no new requests.
 pub(super) async fn terminating(site: &mut Site) -> Result<String> {
-    let long = json!({"model": "sim", "max_tokens": 250, "stream": true});
-    let mut response = open(site.proxy, &Ask::chat(long, "Count.")).await?;
+    let long = Chat { max_tokens: 250, stream: true, ..Chat::default() };
+    let mut response = open(site.proxy, &Ask::chat(long)).await?;
     response.chunk().await?.context("no body")?;
     let server = response.headers.get("x-sim-server").context("no model server answered")?;
     let server: SocketAddr = server.to_str()?.parse()?;
@@ -103,7 +103,7 @@ async fn used(site: &Site, server: SocketAddr) -> Result<()> {
 }
 
 /// Orders a fault of a model server.
-async fn order(fault: &serde_json::Value) -> Result<()> {
+async fn order(fault: &Value) -> Result<()> {
     let answer = Client::http1(SIM_ADMIN.into()).post("/sim/fault", fault).await?;
     ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
     Ok(())
