@@ -3,6 +3,9 @@ ARG RUST=1.95.0
 
 FROM rust:${RUST}-bookworm AS build
 ARG RUST
+# What --version and llm_d_epp_info say; .git is not there to ask.
+ARG COMMIT=unknown
+ENV LODESMAN_COMMIT=${COMMIT}
 # The toolchain that is there, without the components that rust-toolchain.toml wants for development.
 ENV RUSTUP_TOOLCHAIN=${RUST}
 WORKDIR /lodesman

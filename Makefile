@@ -24,6 +24,7 @@ demo-k8s: ## apply the manifests to a real Kubernetes API server and send reques
 test: lint ## lints, documentation, and all tests; installs the real Envoy and Kubernetes that they need
 	@scripts/envoy.sh > /dev/null
 	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
+	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
@@ -52,7 +53,7 @@ load: ## the load generator; for example make load ARGS='127.0.0.1:9002 --reques
 	$(CARGO) run --release -p lodesman-e2e --bin load -- $(ARGS)
 
 image: ## the image IMAGE (lodesman:VERSION) by Docker, or what DOCKER names
-	$(DOCKER) build --tag $(IMAGE) .
+	$(DOCKER) build --build-arg COMMIT=$$(git rev-parse --short=12 HEAD) --tag $(IMAGE) .
 
 image-check: ## build what is in the image, and check that it runs there; needs no Docker, takes minutes
 	$(CARGO) build --profile dist -p lodesman --bin lodesman

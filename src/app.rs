@@ -18,9 +18,8 @@ use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
 use crate::director::{self, Clock, Director};
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
-use crate::pool::Event;
 use crate::pool::readiness::Readiness;
-use crate::pool::{Snapshot, State};
+use crate::pool::{Event, Snapshot, State};
 use crate::prefix::Index;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::{Counters, Scraper};
@@ -40,6 +39,7 @@ use self::supervisor::{Plane, Supervisor};
 
 pub use self::listeners::Addresses;
 
+mod leader;
 mod listeners;
 mod pool_metrics;
 mod publisher;
@@ -199,7 +199,7 @@ impl App {
         }
         parts.pool.store(Arc::new(state.snapshot()));
         tasks.run(Plane::Control, "pool", publish(state, queue, published));
-        source.follow(events, parts.readiness.clone(), tasks);
+        source.follow(events, parts.readiness.clone(), &parts.metrics, tasks);
         Ok(())
     }
 

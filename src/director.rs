@@ -1,11 +1,10 @@
 //! The path of one request: from what the exchange read to a decision.
 //!
 //! Screens the pool by the gateway's subset, refuses what may be shed while nobody has room, runs the profile over what is
-//! left, and keeps the decision inside its deadline by a ladder of rungs. A fault of ours (a plugin that panics, the deadline missed) still ends in a pick;
-//! only a failed filter under fail-close refuses.
+//! left, and keeps the decision inside its deadline by a ladder of rungs. A fault of ours (a plugin that panics, the
+//! deadline missed) still ends in a pick; only a failed filter under fail-close refuses.
 
 use std::cell::RefCell;
-use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -27,8 +26,11 @@ use crate::schedule::{
 use self::admission::{Admission, Verdict};
 use self::affinity::Affinity;
 
+pub use self::settings::{Clock, Settings};
+
 mod admission;
 mod affinity;
+mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
@@ -108,42 +110,6 @@ pub struct Director {
     admission: Option<Admission>,
     /// Names in lower case, sorted.
     headers: Vec<Arc<str>>,
-}
-
-/// Tells the time; virtual where time is.
-#[derive(Clone)]
-pub struct Clock(Arc<dyn Fn() -> Instant + Send + Sync>);
-
-impl Clock {
-    /// A clock that asks `now`.
-    pub fn new(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
-        Self(Arc::new(now))
-    }
-
-    fn now(&self) -> Instant {
-        (self.0)()
-    }
-}
-
-impl fmt::Debug for Clock {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Clock")
-    }
-}
-
-/// How the director decides.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What a failed filter means, whatever the pool says; none unless the command line says so.
-    pub forced_failure_mode: Option<FailureMode>,
-    /// What it means while the pool says nothing.
-    pub failure_mode: FailureMode,
-    /// The time that a decision may take.
-    pub deadline: Duration,
-    /// Whether decisions carry the scores of all candidates.
-    pub scores: bool,
-    /// Tells the time: asked when a decision begins, before each scorer, and at the end.
-    pub clock: Clock,
 }
 
 thread_local! {

@@ -9,6 +9,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use kube::core::Object;
+use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
 use serde::de::DeserializeOwned;
 use tokio::sync::{mpsc, watch};
@@ -22,14 +24,18 @@ pub use self::client::{Access, AccessError};
 pub use self::gauges::Watches;
 
 use self::convert::{Member, Target};
-use self::follow::{Follower, Labels, Listing};
+use self::follow::{Follower, Labels, Listing, Timing};
+use self::judge::{Judge, Kept};
 use self::keep::Keeper;
 use self::kind::Kind;
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
+use self::verdict::Verdict;
 use self::view::{Said, View};
 
+pub mod events;
 pub mod lease;
 pub mod objects;
+pub mod status;
 pub mod types;
 pub mod verdict;
 
@@ -40,11 +46,13 @@ mod crds;
 mod fault;
 mod follow;
 mod gauges;
+mod judge;
 mod keep;
 mod kind;
-mod refusal;
 #[cfg(test)]
 mod testing;
+#[cfg(test)]
+mod tests;
 mod view;
 
 /// What is to be followed.
@@ -52,6 +60,8 @@ mod view;
 pub struct Settings {
     /// Where all objects are.
     pub namespace: String,
+    /// The name of the pool, by which objects refer to it also where there is no InferencePool.
+    pub pool: String,
     /// Which pods are endpoints.
     pub members: Members,
     /// Time between two looks for a kind that is absent or forbidden.
@@ -61,13 +71,8 @@ pub struct Settings {
 /// Which pods are endpoints.
 #[derive(Clone, Debug)]
 pub enum Members {
-    /// Those of an InferencePool.
-    Pool {
-        /// Its name.
-        name: String,
-        /// Its API group.
-        group: PoolGroup,
-    },
+    /// Those of the InferencePool in this API group.
+    Pool(PoolGroup),
     /// Those with some labels; there is no InferencePool.
     Selected {
         /// Their labels.
@@ -81,6 +86,7 @@ pub enum Members {
 pub struct Source {
     followers: Followers,
     keeper: Keeper,
+    judge: Judge,
 }
 
 /// Who is told.
@@ -90,15 +96,23 @@ pub struct Outlets {
     pub events: mpsc::Sender<Event>,
     /// What we lack.
     pub readiness: watch::Sender<Readiness>,
+    /// What is to be said of objects.
+    pub verdicts: watch::Sender<Arc<[Verdict]>>,
 }
 
 impl Source {
     /// A source that asks nothing before it runs.
     pub fn new(client: Client, settings: Settings) -> Self {
-        let Settings { namespace, members, retry } = settings;
-        let mut followers = Followers { client, namespace, retry, kinds: vec![], tasks: vec![] };
+        let Settings { namespace, pool: name, members, retry } = settings;
+        let mut followers = Followers {
+            client,
+            namespace,
+            timing: Timing::new(retry),
+            kinds: vec![],
+            tasks: vec![],
+        };
         let (view, pool) = match members {
-            Members::Pool { name, group } => {
+            Members::Pool(group) => {
                 let key = format!("InferencePool {}/{name}", followers.namespace);
                 (View::of_pool(key), followers.pool(&name, group))
             }
@@ -109,16 +123,18 @@ impl Source {
         };
         let labels = watch::Sender::default();
         let pods = followers.pods(labels.subscribe());
-        Self { followers, keeper: Keeper { view, pool, pods, labels } }
+        let listed = objects::Kind::ALL.map(|kind| (kind, followers.objects(kind)));
+        let judge = Judge { pool: name, listed };
+        Self { followers, keeper: Keeper { view, pool, pods, labels }, judge }
     }
 
-    /// The metrics of its watches; `pool` is the name on their labels.
+    /// The metrics of its watches.
     ///
     /// # Errors
     /// When a family is malformed, which a test excludes.
-    pub fn watches(&self, pool: &str) -> prometheus::Result<Watches> {
+    pub fn watches(&self) -> prometheus::Result<Watches> {
         let Followers { kinds, namespace, .. } = &self.followers;
-        Watches::new(kinds.clone(), namespace, pool)
+        Watches::new(kinds.clone(), namespace, &self.judge.pool)
     }
 
     /// Tells what it finds, until the pool's queue is gone.
@@ -130,6 +146,7 @@ impl Source {
         for follower in self.followers.tasks {
             tasks.spawn(follower);
         }
+        tasks.spawn(self.judge.run(outlets.events.clone(), outlets.verdicts.clone()));
         tasks.spawn(self.keeper.run(outlets));
         tasks.join_next().await.unwrap_or(Ok(()))
     }
@@ -145,7 +162,7 @@ impl Debug for Source {
 struct Followers {
     client: Client,
     namespace: String,
-    retry: Duration,
+    timing: Timing,
     kinds: Vec<Arc<Kind>>,
     tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
@@ -159,17 +176,45 @@ impl Followers {
         let resource = resource(api_group, version, "InferencePool", "inferencepools");
         let kind = self.kind(&resource.group, &resource.plural, "the endpoints");
         let only = Some(format!("metadata.name={name}"));
-        let (client, all) = (self.client.clone(), watch::channel(Some(Arc::default())).1);
         match group {
-            PoolGroup::V1 => {
-                let api = Api::namespaced_with(client, &self.namespace, &resource);
-                self.follow(api, kind, only, (convert::pool, all))
-            }
+            PoolGroup::V1 => self.follow(self.api(&resource), kind, only, (convert::pool, all())),
             PoolGroup::V1Alpha2 => {
-                let api = Api::namespaced_with(client, &self.namespace, &resource);
-                self.follow(api, kind, only, (convert::legacy_pool, all))
+                self.follow(self.api(&resource), kind, only, (convert::legacy_pool, all()))
             }
         }
+    }
+
+    fn objects(&mut self, of: objects::Kind) -> watch::Receiver<Listing<Kept>> {
+        use objects::Kind::{LegacyObjective, LegacyRewrite, Model, Objective, Rewrite};
+        let resource = of.resource();
+        let purpose = match of {
+            Objective | LegacyObjective => "priorities of objectives",
+            Rewrite | LegacyRewrite => "model rewrites",
+            Model => "priorities and rewrites of models",
+        };
+        let kind = self.kind(&resource.group, &resource.plural, purpose);
+        match of {
+            Objective | LegacyObjective => {
+                let api: Api<types::Objective> = self.api(&resource);
+                self.follow(api, kind, None, (judge::kept, all()))
+            }
+            Rewrite | LegacyRewrite => {
+                let api: Api<types::Rewrite> = self.api(&resource);
+                self.follow(api, kind, None, (judge::kept, all()))
+            }
+            Model => {
+                let api: Api<types::Model> = self.api(&resource);
+                self.follow(api, kind, None, (judge::kept, all()))
+            }
+        }
+    }
+
+    fn api<S, T>(&self, resource: &ApiResource) -> Api<Object<S, T>>
+    where
+        S: Clone,
+        T: Clone,
+    {
+        Api::namespaced_with(self.client.clone(), &self.namespace, resource)
     }
 
     fn pods(&mut self, labels: Labels) -> watch::Receiver<Listing<Member>> {
@@ -196,8 +241,13 @@ impl Followers {
         T: PartialEq + Send + Sync + 'static,
     {
         let (listing, listed) = watch::channel(Listing::default());
-        let follower = Follower { api, kind, fields, convert, listing, retry: self.retry };
+        let follower = Follower { api, kind, fields, convert, listing, timing: self.timing };
         self.tasks.push(Box::pin(follower.run(labels)));
         listed
     }
+}
+
+/// Objects whatever their labels.
+fn all() -> Labels {
+    watch::channel(Some(Arc::default())).1
 }

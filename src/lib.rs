@@ -50,8 +50,8 @@
 //!    ([`request::Scan`], [`prefix::Hashing`]).
 //! 3. At the end of the body the exchange finds out how urgent the request is and which model is asked for
 //!    ([`pool::Routes`]), and asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it by the
-//!    gateway's subset, finds who has how much of the prompt ([`prefix::Index`]) and runs the [`schedule::Profile`]:
-//!    filters, weighted scorers, picker.
+//!    gateway's subset, sheds a request of low priority if nobody has room ([`schedule::Detector`]), finds who has how
+//!    much of the prompt ([`prefix::Index`]) and runs the [`schedule::Profile`]: filters, weighted scorers, picker.
 //! 4. The chosen endpoint is charged ([`pool::InFlight`]) and counts as having the prompt, and the exchange replies:
 //!    headers as a difference, the body as it came.
 //! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`]).

@@ -1,4 +1,4 @@
-//! What a decision allocates: nothing, once its buffers are warm.
+//! What a decision allocates: nothing, once its buffers are warm; and what headers cost that no plugin reads: nothing.
 #![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
 
 use std::collections::BTreeMap;
@@ -8,16 +8,24 @@ use std::time::Duration;
 use allocation_counter::measure;
 use arc_swap::ArcSwap;
 use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, Settings};
+use lodesman::extproc::{self, Budget, Exchange};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, FailureMode, Sample, State, Subset};
 use lodesman::prefix::{Chain, Index};
-use lodesman::request::{Parsed, PromptPart};
+use lodesman::request::{Parsed, Parsers, PromptPart};
 use lodesman::schedule::Headers;
 use lodesman::schedule::registry::PLUGINS;
+use lodesman::wire::processing_request::Request;
+use lodesman::wire::{HeaderMap, HeaderValue, HttpHeaders, ProcessingRequest};
 use lodesman_e2e::wait::now;
 
 /// A director by the default policy over so many endpoints with fresh samples, and a prompt of 2,000 tokens.
 fn director(endpoints: u16) -> (Director, Chain) {
+    by(None, endpoints)
+}
+
+/// The same by a configuration.
+fn by(configuration: Option<&str>, endpoints: u16) -> (Director, Chain) {
     let spec = |n: u16| EndpointSpec {
         name: format!("pod-{n}"),
         namespace: "default".to_owned(),
@@ -38,7 +46,7 @@ fn director(endpoints: u16) -> (Director, Chain) {
         );
     }
     let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
-    let policy = lodesman::config::load(None, &[PLUGINS]).unwrap();
+    let policy = lodesman::config::load(configuration, &[PLUGINS]).unwrap();
     let settings = Settings {
         forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
@@ -47,10 +55,11 @@ fn director(endpoints: u16) -> (Director, Chain) {
         clock: Clock::new(now),
     };
     let metrics = Metrics::new("ns", "pool", false).unwrap();
-    let index = Arc::new(Index::new(policy.prefix.unwrap(), 1));
+    let index = Arc::new(Index::new(policy.prefix.unwrap_or_default(), 1));
     let mut hashing = index.hashing();
     hashing.feed(PromptPart::Text(&vec![b'x'; 32_000]));
     let director = Director::new(pool, policy.profile, metrics, settings).with_prefix(index);
+    let director = director.with_admission(policy.detector);
     (director, hashing.end(Some("m"), None))
 }
 
@@ -65,7 +74,7 @@ fn a_decision_with_warm_buffers_allocates_nothing() {
             headers: &Headers::default(),
             bodyless: false,
             model: Some("m"),
-            priority: 0,
+            priority: -1,
             subset: &subset,
         };
         let placed = director.decide(ask, 0).unwrap().endpoints[0].id;
@@ -74,4 +83,43 @@ fn a_decision_with_warm_buffers_allocates_nothing() {
         assert_eq!(again.unwrap().unwrap().endpoints[0].id, placed, "the prompt is known there");
         assert_eq!(allocated.count_total, 0, "{endpoints} endpoints: {allocated:?}");
     }
+}
+
+/// What it allocates to take in the headers of a request whose body follows.
+fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str)]) -> u64 {
+    let settings = extproc::Settings {
+        parsers: Parsers::default(),
+        body_limit: 1000,
+        budget: Budget::new(2000),
+        chunk_limit: 1000,
+        header_limit: 1000,
+        body_read_timeout: Duration::from_mins(1),
+        idle_timeout: None,
+        destinations: 1,
+        ignore_subset: false,
+        report_served: false,
+    };
+    let (director, _) = by(configuration, 1);
+    let mut exchange = Exchange::new(Arc::new(director), Arc::new(settings), 7);
+    let header = |&(key, value): &(&'static str, &'static str)| HeaderValue {
+        key: key.into(),
+        value: value.into(),
+        ..HeaderValue::default()
+    };
+    let headers = Some(HeaderMap { headers: sent.iter().map(header).collect() });
+    let request = Request::RequestHeaders(HttpHeaders { headers, end_of_stream: false });
+    let message = ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
+    measure(|| drop(exchange.receive(message, now()))).count_total
+}
+
+#[test]
+fn a_header_costs_only_where_a_plugin_reads_it() {
+    let plain = [(":path", "/v1/chat/completions"), (":method", "POST")];
+    let named = [plain[0], plain[1], ("test-epp-endpoint-selection", "10.0.0.0:8000")];
+    headers_cost(None, &plain);
+    let usual = headers_cost(None, &plain);
+    assert_eq!(headers_cost(None, &named), usual);
+    let reading = "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: header-based-testing-filter}, {type: prefix-cache-scorer}]}";
+    assert_eq!(headers_cost(Some(reading), &plain), usual);
+    assert_eq!(headers_cost(Some(reading), &named), usual + 1, "the list of those that are read");
 }

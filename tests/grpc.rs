@@ -6,6 +6,7 @@
 mod grpc {
     mod adapters;
     mod answer;
+    mod conformance;
     mod crowd;
     mod drain;
     mod faults;
@@ -20,6 +21,7 @@ mod grpc {
     mod rewriting;
     mod rig;
     mod routes;
+    mod selection;
     mod stream;
     mod usage;
 }

@@ -6,6 +6,19 @@
 
 #[cfg(test)]
 mod kube {
+    mod conformance;
     mod crds;
+    mod crowd;
+    mod failures;
+    mod judged;
+    mod leader;
+    mod life;
+    mod load;
+    mod members;
+    mod outage;
+    mod rights;
+    mod site;
+    #[path = "../envoy/stage.rs"]
+    #[expect(dead_code, reason = "shared with the tests behind Envoy, which use all of it")]
     mod stage;
 }

@@ -10,6 +10,8 @@
 
 #[path = "manifests/chart.rs"]
 mod chart;
+#[path = "manifests/envoy.rs"]
+mod envoy;
 #[path = "manifests/image.rs"]
 mod image;
 #[path = "manifests/installs.rs"]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds helm once for each state of its module, and prints its path. GO names the toolchain, HELM a binary to use instead;
-# HELM_GOCACHE a build cache to use and to keep, where otherwise a temporary one is removed at the end.
+# Builds helm once for each state of its module, and prints its path. HELM names a binary to use instead; HELM_GOCACHE a
+# build cache to use and to keep, where otherwise a temporary one is removed at the end.
 set -euo pipefail
 
 if [[ -n ${HELM:-} ]]; then
@@ -8,7 +8,6 @@ if [[ -n ${HELM:-} ]]; then
   exit
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")"
-go=${GO:-go}
 key=$(cat go.mod go.sum build.sh | sha256sum | cut -c1-16)
 folder=${XDG_CACHE_HOME:-$HOME/.cache}/lodesman/helm/$key
 
@@ -19,7 +18,7 @@ if [[ ! -x $folder/helm ]]; then
   flock 9
 fi
 if [[ ! -x $folder/helm ]]; then
-  command -v "$go" > /dev/null || { echo "build.sh: $go is missing" >&2; exit 1; }
+  go=$(../../scripts/go.sh)
   echo "build.sh: building helm (once, some 2 minutes on two cores)" >&2
   work=$(mktemp -d "$folder/build.XXXXXX")
   trap 'rm -rf "$work"' EXIT

@@ -44,11 +44,24 @@ impl Envoy {
     /// When Envoy cannot be installed, refuses the configuration (the error says why) or is not
     /// ready in time.
     pub async fn start(config: &EnvoyConfig) -> Result<Self> {
-        let binary = binary().await?;
-        let directory = tempfile::Builder::new().prefix("envoy-").tempdir()?;
-        let path = directory.path().join("envoy.json");
+        let directory = directory()?;
         let bootstrap = config.bootstrap(&access_log(directory.path()));
-        fs::write(&path, serde_json::to_vec_pretty(&bootstrap)?)?;
+        Self::run(directory, &bootstrap).await
+    }
+
+    /// Starts Envoy with a whole configuration of the caller's; its ports should be 0. The access log
+    /// is where it says.
+    ///
+    /// # Errors
+    /// As [`Envoy::start`].
+    pub async fn start_with(bootstrap: &Value) -> Result<Self> {
+        Self::run(directory()?, bootstrap).await
+    }
+
+    async fn run(directory: TempDir, bootstrap: &Value) -> Result<Self> {
+        let binary = binary().await?;
+        let path = directory.path().join("envoy.json");
+        fs::write(&path, serde_json::to_vec_pretty(bootstrap)?)?;
         let mut command = Command::new(binary);
         command
             .args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"])
@@ -158,6 +171,10 @@ pub async fn binary() -> Result<PathBuf> {
         .with_context(|| format!("could not run {}", script.display()))?;
     ensure!(output.status.success(), "{} failed", script.display());
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
+}
+
+fn directory() -> Result<TempDir> {
+    Ok(tempfile::Builder::new().prefix("envoy-").tempdir()?)
 }
 
 fn access_log(directory: &Path) -> PathBuf {

@@ -90,8 +90,8 @@ impl Cluster {
     }
 
     /// The server's processes; none for a cluster that was there before.
-    pub fn server(&mut self) -> Option<&mut Server> {
-        self.server.as_mut()
+    pub fn server(&self) -> Option<&Server> {
+        self.server.as_ref()
     }
 
     /// The file of the server's log of requests; none for a cluster that was there before.

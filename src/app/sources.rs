@@ -1,8 +1,11 @@
 //! Where endpoints come from, and under which names the pool goes.
 
+use std::sync::Arc;
+
 use tokio::sync::{mpsc, watch};
 
 use crate::app::StartError;
+use crate::app::leader::Seat;
 use crate::app::stop::DISCOVERY;
 use crate::app::supervisor::{Plane, Supervisor};
 use crate::config::{Flags, Kubernetes, LabelSelector, Resolved, TargetPorts};
@@ -30,7 +33,7 @@ enum Kind {
     /// A list or a file.
     Discovery(discovery::Source),
     /// An InferencePool, or pods by their labels.
-    Kubernetes(Box<k8s::Source>),
+    Kubernetes(Box<k8s::Source>, Seat),
     /// Nothing is decided.
     Null,
 }
@@ -74,19 +77,26 @@ impl Source {
             let owner = environment.pod_name.as_deref().and_then(owner).unwrap_or(NAMELESS);
             (owner.to_owned(), Members::Selected { selector, ports })
         } else {
-            let name = flags.pool().1.to_owned();
-            (name.clone(), Members::Pool { name, group: flags.pool_group })
+            (flags.pool().1.to_owned(), Members::Pool(flags.pool_group))
         };
         let retry = flags.kind_retry_interval;
-        let settings = k8s::Settings { namespace: namespace.clone(), members, retry };
-        let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)));
+        let settings =
+            k8s::Settings { namespace: namespace.clone(), pool: pool.clone(), members, retry };
+        let seat = Seat {
+            client: access.client.clone(),
+            namespace: namespace.clone(),
+            pool: pool.clone(),
+            instance: environment.pod_name.clone().unwrap_or_else(|| NAMELESS.to_owned()),
+            elected: flags.ha_enable_leader_election,
+        };
+        let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)), seat);
         Self { namespace, pool, kind }
     }
 
     /// Adds the metrics that only this source has.
     pub(super) fn register(&self, metrics: &Metrics) -> anyhow::Result<()> {
-        if let Kind::Kubernetes(source) = &self.kind {
-            metrics.register(Box::new(source.watches(&self.pool)?))?;
+        if let Kind::Kubernetes(source, _) = &self.kind {
+            metrics.register(Box::new(source.watches()?))?;
         }
         Ok(())
     }
@@ -96,6 +106,7 @@ impl Source {
         self,
         events: mpsc::Sender<Event>,
         readiness: watch::Sender<Readiness>,
+        metrics: &Metrics,
         tasks: &mut Supervisor,
     ) {
         match self.kind {
@@ -103,9 +114,13 @@ impl Source {
                 discovery::follow(source, events).await?;
                 std::future::pending().await
             }),
-            Kind::Kubernetes(source) => tasks.spawn(Plane::Control, "kubernetes", async move {
-                Ok(source.run(Outlets { events, readiness }).await?)
-            }),
+            Kind::Kubernetes(source, seat) => {
+                let verdicts = watch::Sender::new(Arc::default());
+                seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                tasks.spawn(Plane::Control, "kubernetes", async move {
+                    Ok(source.run(Outlets { events, readiness, verdicts }).await?)
+                });
+            }
             Kind::Null => {}
         }
     }

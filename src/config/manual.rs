@@ -40,13 +40,14 @@ schedulingProfiles:
 - `plugins` lists instances: `type`, a `name` where it is not the type, `parameters`.
 - `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
   absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers
-  are one; without any of those the default policy holds.
+  are one; without any of those the default policy holds. A request without a body goes to the least loaded of those that
+  the filters allow which guard what an endpoint can, not how full it is.
 - `dataLayer.discovery.pluginRef` names a source of endpoints in place of Kubernetes; `dataLayer.injectDefaults: false`
   without a `metrics-data-source` among `dataLayer.sources` means that no metrics page is read.
 - `flowControl.saturationDetector.pluginRef` names the detector by which requests are shed (`utilization-detector` when
   absent, with its defaults or those of an instance of that name): while it says that no endpoint has room, a request
   below priority 0 is answered with 429. Saturation is the mean of how full the endpoints are that could take the request,
-  each counted for 1 at most. A detector in a profile is a filter.
+  each counted for 1 at most. A detector that a profile names is a filter.
 - A producer that a scorer needs and nobody lists has its defaults.
 - `requestHandler.parsers` lists parsers by name or type; what none of them claims is routed unread where
   `passthrough-parser` is the last.

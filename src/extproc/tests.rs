@@ -13,6 +13,7 @@ mod prefix;
 mod rig;
 mod routes;
 mod sequences;
+mod shed;
 
 const PICKED: &str = "RH x-gateway-destination-endpoint";
 

@@ -14,7 +14,7 @@ const AGENT: HeaderValue =
 /// Time for a connection, TLS included.
 const CONNECT: Duration = Duration::from_secs(5);
 
-/// Silence after which a connection is dead: more than a watch lasts (see [`super::follow`]).
+/// Silence after which a connection is dead: more than a watch lasts (see `follow.rs`).
 const SILENCE: Duration = Duration::from_mins(1);
 
 /// Where a pod finds the namespace that it is in.

@@ -80,6 +80,8 @@ impl Fault {
     /// The API server refused.
     pub(super) fn refused(status: &Status) -> Self {
         let (state, reason) = match status.code {
+            // The client takes any JSON for a refusal that is not what was asked for.
+            0 => return Self::malformed("an answer that cannot be read"),
             401 | 403 => (State::Forbidden, "forbidden"),
             404 => (State::Absent, "absent"),
             410 => (State::Failing, "expired"),

@@ -5,7 +5,7 @@
 //!
 //! Whatever is unclear (an error in the watch, a line that cannot be read, an expired version) ends in a new list, so the
 //! view equals the server's after every error; a delete that was lost nevertheless is found by the list that comes every
-//! [`RELIST`]. Until a list is complete the last state stays. Events are applied once and in order: one whose version
+//! few minutes. Until a list is complete the last state stays. Events are applied once and in order: one whose version
 //! is not newer than the last one's is left out.
 
 use std::collections::BTreeMap;
@@ -31,20 +31,8 @@ mod pace;
 /// Objects of one page of a list.
 const PAGE: u32 = 500;
 
-/// Time for the answer to a list or to the start of a watch.
-const ANSWER: Duration = Duration::from_secs(30);
-
-/// How long the API server is to keep up a watch. A connection that died in silence is noticed at its end.
-const WATCH: Duration = Duration::from_secs(45);
-
-/// How much later the end of a watch may come.
+/// How much later than asked for the end of a watch may come.
 const MARGIN: Duration = Duration::from_secs(5);
-
-/// The least time between the beginnings of two watches.
-const LEAST: Duration = Duration::from_secs(1);
-
-/// A complete list is asked for at least so often.
-const RELIST: Duration = Duration::from_mins(5);
 
 /// Objects that are kept of a kind, as many as a pool can have endpoints; what comes beyond is left out.
 const MOST: usize = 1 << 16;
@@ -84,8 +72,37 @@ pub(super) struct Follower<K, T> {
     pub(super) convert: fn(K) -> Option<T>,
     /// Where it is kept.
     pub(super) listing: watch::Sender<Listing<T>>,
-    /// Time between two looks for a kind that is absent or forbidden.
+    /// How long things take.
+    pub(super) timing: Timing,
+}
+
+/// How long things take.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Timing {
+    /// For the answer to a list, or to the start of a watch.
+    pub(super) answer: Duration,
+    /// How long the API server is to keep up a watch, in whole seconds. A connection that died in silence is noticed at
+    /// its end.
+    pub(super) watch: Duration,
+    /// The least time between the beginnings of two watches.
+    pub(super) least: Duration,
+    /// A complete list is asked for at least so often.
+    pub(super) relist: Duration,
+    /// Between two looks for a kind that is absent or forbidden.
     pub(super) retry: Duration,
+}
+
+impl Timing {
+    /// A dead connection is noticed within a minute or so, a delete that was lost within five.
+    pub(super) fn new(retry: Duration) -> Self {
+        Self {
+            answer: Duration::from_secs(30),
+            watch: Duration::from_secs(45),
+            least: Duration::from_secs(1),
+            relist: Duration::from_mins(5),
+            retry,
+        }
+    }
 }
 
 impl<K, T> Follower<K, T>
@@ -112,11 +129,11 @@ where
     }
 
     async fn follow(&self, labels: &Arc<str>) {
-        let mut pace = Pace::new(self.retry);
+        let mut pace = Pace::new(self.timing.retry);
         loop {
             let began = Instant::now();
             let Err(fault) = self.round(labels).await else {
-                pace = Pace::new(self.retry);
+                pace = Pace::new(self.timing.retry);
                 continue;
             };
             self.kind.failed(&fault);
@@ -147,11 +164,11 @@ where
         let mut version = self.list(labels).await?;
         self.kind.following();
         // Spread, so that the replicas of a fleet do not list in step.
-        let again = Instant::now() + RELIST.mul_f64(0.8 + 0.2 * fastrand::f64());
+        let again = Instant::now() + self.timing.relist.mul_f64(0.8 + 0.2 * fastrand::f64());
         while Instant::now() < again {
             let began = Instant::now();
             self.watch(labels, &mut version).await?;
-            sleep_until(began + LEAST).await;
+            sleep_until(began + self.timing.least).await;
         }
         Ok(())
     }
@@ -166,8 +183,8 @@ where
             ..ListParams::default()
         };
         let version = loop {
-            let page = timeout(ANSWER, self.api.list(&params)).await;
-            let page = page.map_err(|_elapsed| Fault::silent(ANSWER))??;
+            let page = timeout(self.timing.answer, self.api.list(&params)).await;
+            let page = page.map_err(|_elapsed| Fault::silent(self.timing.answer))??;
             self.kind.heard();
             for object in page.items.into_iter().take(MOST.saturating_sub(items.len())) {
                 let name = object.name_any();
@@ -195,13 +212,13 @@ where
         let params = WatchParams {
             label_selector: selector(labels),
             field_selector: self.fields.clone(),
-            timeout: u32::try_from(WATCH.as_secs()).ok(),
+            timeout: u32::try_from(self.timing.watch.as_secs()).ok(),
             ..WatchParams::default()
         };
-        let events = timeout(ANSWER, self.api.watch(&params, version)).await;
-        let mut events = pin!(events.map_err(|_elapsed| Fault::silent(ANSWER))??);
+        let events = timeout(self.timing.answer, self.api.watch(&params, version)).await;
+        let mut events = pin!(events.map_err(|_elapsed| Fault::silent(self.timing.answer))??);
         self.kind.heard();
-        let end = Instant::now() + WATCH + MARGIN;
+        let end = Instant::now() + self.timing.watch + MARGIN;
         // A watch that does not end in time may be dead; whether it is shows in the next one.
         while let Ok(Some(event)) = timeout_at(end, events.next()).await {
             let event = event?;

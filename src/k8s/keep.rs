@@ -11,9 +11,10 @@ use super::convert::Member;
 use super::follow::{Listing, changed};
 use super::view::{Outcome, Said, View};
 use crate::pool::Event;
+use crate::pool::readiness::Readiness;
 
 /// How long changes are gathered, so that a burst of them is one.
-const BURST: Duration = Duration::from_millis(20);
+pub(super) const BURST: Duration = Duration::from_millis(20);
 
 /// What the view is made of.
 #[derive(Debug)]
@@ -47,17 +48,13 @@ impl Keeper {
     fn look(&mut self) -> Outcome {
         let now = Instant::now();
         let (pool, pods) = (self.pool.borrow_and_update(), self.pods.borrow_and_update());
-        let problem = self.view.problem().map(str::to_owned);
         self.view.pool(&pool, now);
-        if let Some(error) = self.view.problem().filter(|new| Some(*new) != problem.as_deref()) {
-            tracing::error!(error, "pool not valid, the last valid state of it stays");
-        }
         self.view.outcome(&pool, &pods, now)
     }
 
     /// None when nobody listens.
     async fn tell(&self, outcome: Outcome, outlets: &Outlets) -> Option<()> {
-        let Outcome { labels, endpoints, failure_mode, missing, again: _ } = outcome;
+        let Outcome { labels, endpoints, failure_mode, missing, warning, again: _ } = outcome;
         self.labels.send_if_modified(|now| {
             let changed = *now != labels;
             if changed {
@@ -71,22 +68,31 @@ impl Keeper {
             outlets.events.send(Event::Endpoints(endpoints)).await.ok()?;
         }
         outlets.readiness.send_if_modified(|readiness| {
-            let changed = readiness.missing.as_deref() != missing.as_deref();
-            if changed {
-                log(missing.as_deref());
-                readiness.missing = missing.map(Arc::from);
+            let lacks = changed_to(&mut readiness.missing, missing);
+            let warns = changed_to(&mut readiness.warning, warning);
+            if lacks || warns {
+                log(readiness);
             }
-            changed
+            lacks || warns
         });
         Some(())
     }
 }
 
-fn log(missing: Option<&str>) {
-    if let Some(reason) = missing {
-        tracing::warn!(reason, "no pool to serve");
-    } else {
-        tracing::info!("pool and pods known");
+/// True when the text is another one now.
+fn changed_to(place: &mut Option<Arc<str>>, text: Option<String>) -> bool {
+    let changed = place.as_deref() != text.as_deref();
+    if changed {
+        *place = text.map(Arc::from);
+    }
+    changed
+}
+
+fn log(Readiness { missing, warning, .. }: &Readiness) {
+    match (missing, warning) {
+        (Some(reason), _) => tracing::warn!(reason = &**reason, "no pool to serve"),
+        (None, Some(error)) => tracing::error!(error = &**error, "pool served as it was"),
+        (None, None) => tracing::info!("pool and pods known"),
     }
 }
 

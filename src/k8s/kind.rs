@@ -72,8 +72,12 @@ impl Kind {
 
     /// Something went wrong; what is known stays. Each change of state is logged once.
     pub(super) fn failed(&self, fault: &Fault) {
-        *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
-        if !self.enter(fault.state) {
+        let changed = self.enter(fault.state);
+        // A kind that is just looked for is no news.
+        if changed || !matches!(fault.state, State::Absent | State::Forbidden) {
+            *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
+        }
+        if !changed {
             return;
         }
         let (kind, namespace, purpose) = (&self.name, &self.namespace, self.purpose);

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::refusal;
+use super::fault::{Fault, State};
 use crate::metrics::LeaderMetrics;
 
 /// How long the others wait for a renewal; as controller-runtime has it, like the two that follow.
@@ -67,6 +67,11 @@ impl Leader {
     }
 }
 
+/// What tells this replica from all others, also from itself before a restart; `pod` is the name of our pod.
+pub fn identity(pod: &str) -> String {
+    format!("{pod}_{}", uuid::Uuid::new_v4())
+}
+
 /// Tells who leads.
 #[derive(Clone, Debug)]
 pub struct Leadership {
@@ -82,10 +87,8 @@ struct Term {
 
 impl Term {
     fn leader(self, now: Instant) -> Leader {
-        match self.leader {
-            Leader::Us if now >= self.until => Leader::Unknown,
-            leader => leader,
-        }
+        let over = self.leader == Leader::Us && now >= self.until;
+        if over { Leader::Unknown } else { self.leader }
     }
 }
 
@@ -100,6 +103,13 @@ impl Leadership {
         self.leader() == Leader::Us
     }
 
+    /// The same for ever.
+    #[cfg(test)]
+    pub(super) fn fixed(leader: Leader) -> Self {
+        let until = Instant::now() + Duration::from_hours(24);
+        Self { term: watch::channel(Term { leader, until }).1 }
+    }
+
     /// Waits until another leads than `known`, and tells who.
     pub async fn changed_from(&mut self, known: Leader) -> Leader {
         loop {
@@ -108,17 +118,20 @@ impl Leadership {
             if leader != known {
                 return leader;
             }
-            let news = async {
-                if self.term.changed().await.is_err() {
-                    std::future::pending::<()>().await;
-                }
-            };
+            let news = news(&mut self.term);
             if leader == Leader::Us {
                 timeout_at(term.until, news).await.ok();
             } else {
                 news.await;
             }
         }
+    }
+}
+
+/// Waits for another term, for ever when there will be none.
+async fn news(term: &mut watch::Receiver<Term>) {
+    if term.changed().await.is_err() {
+        std::future::pending::<()>().await;
     }
 }
 
@@ -176,9 +189,10 @@ impl Candidate {
         match outcome {
             Ok(Ok(leader)) => self.enter(leader, began, None),
             Ok(Err(error)) => {
-                let forbidden = refusal::code(&error) == Some(403);
+                let Fault { state, text, .. } = error.into();
+                let forbidden = state == State::Forbidden;
                 let leader = if forbidden { Leader::Forbidden } else { Leader::Unknown };
-                self.fail(leader, &refusal::words(&error));
+                self.fail(leader, &text);
             }
             Err(_) => self.fail(Leader::Unknown, "no answer in time"),
         }
@@ -315,7 +329,7 @@ impl Candidate {
         match self.give_up().await {
             Ok(()) => tracing::info!(lease = self.name, "lease given up"),
             Err(error) => {
-                let error = refusal::words(&error);
+                let error = &*Fault::from(error).text;
                 tracing::warn!(lease = self.name, error, "lease not given up, it expires");
             }
         }

@@ -34,7 +34,7 @@ pub(super) enum Fault {
     #[default]
     None,
     /// This HTTP status to what writes.
-    Refuses(u16),
+    Refuses(StatusCode),
     /// Not at all.
     Hangs,
     /// It does what is asked, and does not answer.
@@ -66,6 +66,16 @@ impl Api {
     pub(super) fn object(&self, end: &str) -> Option<Value> {
         let state = self.state.lock();
         state.objects.iter().find(|(path, _)| path.ends_with(end)).map(|(_, object)| object.clone())
+    }
+
+    /// Makes or replaces an object, as another client would.
+    pub(super) fn put(&self, path: &str, object: Value) {
+        self.state.lock().put(path.to_owned(), object);
+    }
+
+    /// Removes an object, as another client would.
+    pub(super) fn remove(&self, end: &str) {
+        self.state.lock().objects.retain(|path, _| !path.ends_with(end));
     }
 
     /// Changes the object whose path ends so, as another client would.
@@ -103,31 +113,49 @@ impl Api {
 
 impl State {
     fn answer(&mut self, method: &Method, path: &str) -> Result<(StatusCode, Value), StatusCode> {
-        let mut object = self.asked.last().unwrap().2.clone();
+        let body = self.asked.last().unwrap().2.clone();
         if let (Fault::Refuses(code), true) = (self.fault, method != Method::GET) {
-            return Err(StatusCode::from_u16(code).unwrap());
+            return Err(code);
         }
-        if method == Method::GET {
-            let found = self.objects.get(path).cloned().ok_or(StatusCode::NOT_FOUND)?;
-            return Ok((StatusCode::OK, found));
-        }
-        let name = object["metadata"]["name"].as_str().unwrap_or_default().to_owned();
-        let path = if method == Method::POST { format!("{path}/{name}") } else { path.to_owned() };
-        let known = self.objects.get(&path);
+        let name = body["metadata"]["name"].as_str().unwrap_or_default();
+        let made = format!("{path}/{name}");
+        let path = if method == Method::POST { &made } else { path.trim_end_matches("/status") };
+        let known = self.objects.get(path);
         let version = known.map(|known| known["metadata"]["resourceVersion"].clone());
-        match (method, version) {
-            (&Method::POST, Some(_)) => return Err(StatusCode::CONFLICT),
-            (&Method::PUT, None) => return Err(StatusCode::NOT_FOUND),
-            (&Method::PUT, Some(version)) if version != object["metadata"]["resourceVersion"] => {
-                return Err(StatusCode::CONFLICT);
+        let object = match (method, known, version) {
+            (&Method::GET, Some(known), _) => return Ok((StatusCode::OK, known.clone())),
+            (&Method::POST, None, _) => body,
+            (&Method::PUT, _, Some(version)) if version == body["metadata"]["resourceVersion"] => {
+                body
             }
-            _ => (),
-        }
+            (&Method::PATCH, Some(known), Some(version))
+                if body["metadata"].get("resourceVersion").is_none_or(|seen| *seen == version) =>
+            {
+                merged(known, &body)
+            }
+            (_, Some(_), _) => return Err(StatusCode::CONFLICT),
+            _ => return Err(StatusCode::NOT_FOUND),
+        };
+        self.put(path.to_owned(), object);
+        Ok((StatusCode::OK, self.objects[path].clone()))
+    }
+
+    fn put(&mut self, path: String, mut object: Value) {
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.objects.insert(path, object.clone());
-        Ok((StatusCode::OK, object))
+        self.objects.insert(path, object);
     }
+}
+
+/// An object with the top-level fields of a patch, but its own metadata.
+fn merged(object: &Value, patch: &Value) -> Value {
+    let mut object = object.clone();
+    for (field, value) in patch.as_object().unwrap() {
+        if field != "metadata" {
+            object[field] = value.clone();
+        }
+    }
+    object
 }
 
 fn failure(code: StatusCode) -> Value {

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::objects::{Entry, Kind};
@@ -11,12 +12,6 @@ pub const ACCEPTED: &str = "Accepted";
 
 /// Whether another object stands over this one.
 pub const CONFLICTED: &str = "Conflicted";
-
-/// What the schemas of objectives and models let wait for a controller although they document [`ACCEPTED`].
-const READY: &str = "Ready";
-
-/// The reason of conditions that wait for a controller.
-const PENDING: &str = "Pending";
 
 /// So many findings of one sort are spelled out; the others are counted.
 const SPELLED: usize = 4;
@@ -42,19 +37,15 @@ pub struct Verdict {
     pub generation: Option<i64>,
     /// What the status is to say; `Accepted` is always the first.
     pub wanted: Vec<Wanted>,
+    /// The first thing that is wrong with it, none when all of it is in effect.
+    pub fault: Option<Reason>,
     /// All conditions that the status has, of whoever wrote them.
     pub present: Box<[Condition]>,
 }
 
 impl Verdict {
-    /// `Conflicted` is said where there is a conflict or was one; `Ready` repeats `Accepted` where it would wait for ever.
+    /// `Conflicted` is said where there is a conflict or was one.
     pub(super) fn new(kind: Kind, entry: &Entry, findings: &Findings) -> Self {
-        let accepted = findings.accepted();
-        let waits = entry.present.iter().any(|condition| {
-            let reason = condition.reason.as_str();
-            condition.type_ == READY && (reason == PENDING || Reason::is_ours(reason))
-        });
-        let ready = waits.then(|| Wanted { kind: READY, ..accepted.clone() });
         let was = entry.present.iter().any(|condition| condition.type_ == CONFLICTED);
         let conflicted = findings.conflicted().or_else(|| was.then(Wanted::no_conflict));
         Self {
@@ -63,15 +54,16 @@ impl Verdict {
             uid: entry.uid.clone(),
             version: entry.version.clone(),
             generation: entry.generation,
-            wanted: [Some(accepted), conflicted, ready].into_iter().flatten().collect(),
+            fault: findings.fault(),
+            wanted: [Some(findings.accepted()), conflicted].into_iter().flatten().collect(),
             present: entry.present.clone(),
         }
     }
 
-    /// The conditions to write over `present`, none when it says all of them. The time of a transition stays while the
-    /// status does.
-    pub fn due(&self, present: &[Condition], now: &Time) -> Option<Vec<Condition>> {
-        let of = |wanted: &Wanted| present.iter().find(|condition| condition.type_ == wanted.kind);
+    /// The conditions to write, none when all of them are there. The time of a transition stays while the status does.
+    pub fn due(&self, now: &Time) -> Option<Vec<Condition>> {
+        let of =
+            |wanted: &Wanted| self.present.iter().find(|condition| condition.type_ == wanted.kind);
         let condition = |wanted: &Wanted| {
             let same = of(wanted).filter(|present| present.status == wanted.status());
             let since = same.map_or(now, |present| &present.last_transition_time);
@@ -85,13 +77,26 @@ impl Verdict {
             }
         };
         let due: Vec<_> = self.wanted.iter().map(condition).collect();
-        let said = due.iter().all(|condition| present.contains(condition));
+        let said = due.iter().all(|condition| self.present.contains(condition));
         (!said).then_some(due)
     }
 
-    /// What the author should hear of although nobody looks at the status.
-    pub fn warning(&self) -> Option<&Wanted> {
-        self.wanted.first().filter(|accepted| accepted.reason != Reason::Accepted)
+    /// The object, as an Event has it.
+    pub(super) fn reference(&self, namespace: &str) -> ObjectReference {
+        let resource = self.kind.resource();
+        ObjectReference {
+            api_version: Some(resource.api_version),
+            kind: Some(resource.kind),
+            namespace: Some(namespace.to_owned()),
+            name: Some(self.name.clone().into()),
+            uid: Some(self.uid.clone().into()),
+            ..ObjectReference::default()
+        }
+    }
+
+    /// What the author should hear of although nobody looks at the status: what is wrong, and the condition that says so.
+    pub(super) fn warning(&self) -> Option<(Reason, &Wanted)> {
+        self.fault.zip(self.wanted.first())
     }
 }
 
@@ -112,6 +117,14 @@ impl Wanted {
     fn no_conflict() -> Self {
         let message = "no other object stands over this one".to_owned();
         Self { kind: CONFLICTED, holds: false, reason: Reason::NoConflicts, message }
+    }
+
+    /// Whether the object says so already, whatever the generation.
+    pub(super) fn is(&self, present: &Condition) -> bool {
+        present.type_ == self.kind
+            && present.status == self.status()
+            && present.reason == self.reason.as_str()
+            && present.message == self.message
     }
 
     fn status(&self) -> &'static str {
@@ -141,17 +154,6 @@ pub enum Reason {
 }
 
 impl Reason {
-    const ALL: [Self; 8] = [
-        Self::Accepted,
-        Self::PartlyAccepted,
-        Self::Conflicted,
-        Self::ModelNameInUse,
-        Self::InvalidTargets,
-        Self::UnsupportedMatch,
-        Self::InvalidModelName,
-        Self::NoConflicts,
-    ];
-
     /// As it is written.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -164,10 +166,6 @@ impl Reason {
             Self::InvalidModelName => "InvalidModelName",
             Self::NoConflicts => "NoConflicts",
         }
-    }
-
-    fn is_ours(reason: &str) -> bool {
-        Self::ALL.iter().any(|ours| ours.as_str() == reason)
     }
 }
 
@@ -201,9 +199,12 @@ impl Findings {
         self.remarks.add(Reason::Accepted, text);
     }
 
+    fn fault(&self) -> Option<Reason> {
+        self.invalid.reason.or(self.conflicts.reason)
+    }
+
     fn accepted(&self) -> Wanted {
-        let faults = [&self.invalid, &self.conflicts];
-        let fault = faults.iter().find_map(|notes| notes.reason);
+        let fault = self.fault();
         let reason = match fault {
             None => Reason::Accepted,
             Some(_) if self.in_effect => Reason::PartlyAccepted,
@@ -261,7 +262,8 @@ pub(super) fn quoted(name: &str) -> String {
     format!("{short:?}{more}")
 }
 
-fn shortened(mut message: String) -> String {
+/// A message that is not longer than it may be.
+pub(super) fn shortened(mut message: String) -> String {
     if message.len() > LONGEST_MESSAGE {
         message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8()));
         message.push('…');

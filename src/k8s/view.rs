@@ -42,7 +42,7 @@ pub(super) struct View {
 }
 
 /// What to tell others.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     /// Which pods to follow; none for none.
     pub(super) labels: Option<Arc<str>>,
@@ -52,6 +52,8 @@ pub(super) struct Outcome {
     pub(super) failure_mode: Option<FailureMode>,
     /// Why we are not ready, in words.
     pub(super) missing: Option<String>,
+    /// What is wrong although we are ready, in words.
+    pub(super) warning: Option<String>,
     /// When to look again although nothing has changed.
     pub(super) again: Option<Instant>,
 }
@@ -84,11 +86,6 @@ impl View {
         self.gone = gone.then(|| self.gone.unwrap_or(now));
     }
 
-    /// Why the pool as it is now cannot be served.
-    pub(super) fn problem(&self) -> Option<&str> {
-        self.problem.as_deref()
-    }
-
     /// What holds now, with the pods as they are listed.
     pub(super) fn outcome(
         &mut self,
@@ -103,7 +100,7 @@ impl View {
         let Some(target) = &self.target else {
             let missing = Some(self.without_pool(pool));
             let endpoints = over.then(Vec::new);
-            return Outcome { labels: None, endpoints, failure_mode: None, missing, again: None };
+            return Outcome { endpoints, missing, ..Outcome::default() };
         };
         let complete = pods.complete.as_ref() == Some(&target.labels);
         self.listed |= complete;
@@ -121,15 +118,18 @@ impl View {
             endpoints,
             failure_mode: target.failure_mode,
             missing,
+            warning: self.invalid().map(|text| format!("{text}; the last valid state of it holds")),
             again: self.gone.map(|gone| gone + GRACE),
         }
     }
 
     fn without_pool(&self, pool: &Listing<Said>) -> String {
-        match &self.problem {
-            Some(problem) => format!("{} is not valid: {problem}", self.key),
-            None => because(format!("{} not found yet", self.key), pool.trouble.as_deref()),
-        }
+        let absent = || because(format!("{} not found yet", self.key), pool.trouble.as_deref());
+        self.invalid().unwrap_or_else(absent)
+    }
+
+    fn invalid(&self) -> Option<String> {
+        self.problem.as_ref().map(|problem| format!("{} is not valid: {problem}", self.key))
     }
 }
 

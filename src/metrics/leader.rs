@@ -13,7 +13,7 @@ pub struct LeaderMetrics {
     pub transitions: IntCounter,
     /// Writes of a status, by kind of objects and result.
     pub status_writes: IntCounterVec,
-    /// 1 while the last write of a status failed, by kind of objects.
+    /// 1 after a write of a status failed, until one succeeds, by kind of objects.
     pub status_blocked: IntGaugeVec,
     /// Kubernetes Events, by result.
     pub events: IntCounterVec,
@@ -37,7 +37,7 @@ impl LeaderMetrics {
             )?,
             status_blocked: new.our_gauges(
                 "lodesman_status_blocked",
-                "1 while the status of a kind of objects cannot be written, else 0.",
+                "1 after a write of the status of a kind of objects failed, until one succeeds.",
                 &["kind"],
             )?,
             events: new.counters(

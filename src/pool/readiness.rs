@@ -17,10 +17,12 @@ pub const SCRAPE_GRACE: Duration = Duration::from_secs(2);
 pub struct Readiness {
     /// What the source of endpoints lacks, in words: the pool, or its pods. None when it lacks nothing.
     pub missing: Option<Arc<str>>,
+    /// What is wrong and does not keep us from serving, in words.
+    pub warning: Option<Arc<str>>,
     /// How far the view of the endpoints has come.
     pub stage: Stage,
-    /// Another replica leads; always false where leader election is off.
-    pub standby: bool,
+    /// Why another replica is to be asked; none where leader election is off.
+    pub standby: Option<&'static str>,
     /// Shutdown has begun: running requests finish, the gateway is to send new ones elsewhere.
     pub draining: bool,
 }
@@ -44,7 +46,7 @@ impl Readiness {
                 name: "scrape",
                 failure: fails(self.stage < Stage::Synced, "first scrape round not done yet"),
             },
-            Check { name: "leadership", failure: fails(self.standby, "another replica leads") },
+            Check { name: "leadership", failure: self.standby },
             Check { name: "drain", failure: fails(self.draining, "draining") },
         ]
         .into_iter()
@@ -110,7 +112,10 @@ mod tests {
             failures(&readiness)
         };
         assert_eq!(changed(|readiness| readiness.draining = true), ["draining"]);
-        assert_eq!(changed(|readiness| readiness.standby = true), ["another replica leads"]);
+        assert_eq!(
+            changed(|readiness| readiness.standby = Some("another replica leads")),
+            ["another replica leads"]
+        );
         let gone = |readiness: &mut Readiness| readiness.missing = Some("pool was deleted".into());
         assert_eq!(changed(gone), ["pool was deleted"]);
     }

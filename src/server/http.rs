@@ -125,7 +125,7 @@ fn live(health: &Health) -> Response {
     }
 }
 
-/// The failed conditions of readiness, or with `?verbose` all of them, a line each.
+/// The failed conditions of readiness, or with `?verbose` all of them, a line each; and what is wrong besides.
 fn ready(health: &Health, query: &HashMap<String, String>) -> Response {
     let readiness = health.readiness();
     let verbose = query.contains_key("verbose");
@@ -137,6 +137,9 @@ fn ready(health: &Health, query: &HashMap<String, String>) -> Response {
             None => Ok(()),
         };
         debug_assert!(line.is_ok(), "a string takes everything");
+    }
+    if let Some(warning) = &readiness.warning {
+        writeln!(text, "[!] {warning}").ok();
     }
     if readiness.ready() {
         text.push_str("ok\n");

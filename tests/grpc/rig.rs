@@ -51,8 +51,13 @@ struct Line {
 impl Rig {
     /// A picker over servers with these loads, once it has read them all.
     pub(crate) async fn of(loads: &[Load], args: &[&str]) -> Self {
+        Self::of_told(loads, Vec::new(), args).await
+    }
+
+    /// The same, with more that is known of the pool.
+    pub(crate) async fn of_told(loads: &[Load], events: Vec<Event>, args: &[&str]) -> Self {
         let servers = Pods::start(loads).await;
-        let rig = Self::over(servers.addresses.clone(), servers, Vec::new(), args).await;
+        let rig = Self::over(servers.addresses.clone(), servers, events, args).await;
         rig.holds("lodesman_metrics_staleness_seconds{", loads.len()).await;
         rig
     }

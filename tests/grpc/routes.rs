@@ -3,7 +3,7 @@
 use expect_test::expect;
 use lodesman::pool::{Event, FailureMode, Routes, Targets};
 
-use super::rig::{Rig, config};
+use super::rig::{Load, Rig, config};
 use super::stream::{CHAT, COMPLETIONS, HI, Stream, refusal};
 
 const OBJECTIVE: &str = "x-llm-d-inference-objective";
@@ -15,17 +15,20 @@ const PROMPT: &str = r#"{"model":"my-model","prompt":"test1"}"#;
 
 /// Objectives of the priorities 2 and -1, and the rules that the test is about.
 async fn rig(exact: &[(&str, &[(&str, u32)])], any: Option<&str>) -> Rig {
+    Rig::told(1, vec![routes(exact, any)], &[]).await
+}
+
+fn routes(exact: &[(&str, &[(&str, u32)])], any: Option<&str>) -> Event {
     let rule = |&(model, targets): &(&str, &[(&str, u32)])| {
         let targets = Targets::new(targets.iter().copied()).expect("a target");
         (model.into(), targets.of(&format!("rewrite-{model}")))
     };
-    let routes = Routes {
+    Event::Routes(Routes {
         objectives: [("my-model".into(), 2), ("sheddable".into(), -1)].into(),
         exact: exact.iter().map(rule).collect(),
         any: any.and_then(|target| Targets::new([(target, 1)])),
         ..Routes::default()
-    };
-    Rig::told(1, vec![Event::Routes(routes)], &[]).await
+    })
 }
 
 async fn sent_on(stream: &mut Stream, want: &str) {
@@ -82,6 +85,42 @@ async fn an_objective_is_read_by_either_name_and_an_unknown_one_is_ordinary() {
         stream.post(COMPLETIONS, headers);
         stream.body(r#"{"model":"sql-lo"#).last(r#"ra","prompt":"test6"}"#).hear(2).await;
         rig.counts(PLACED, &[&format!("priority=\"{priority}\"")], 1).await;
+    }
+}
+
+#[tokio::test]
+async fn a_sheddable_request_is_refused_while_no_server_has_room() {
+    let full = [Load::new(9, 0.5), Load::new(0, 0.95)];
+    let rig = Rig::of_told(&full, vec![routes(&[], None)], &[]).await;
+    let mut stream = rig.stream().await;
+    stream.post(COMPLETIONS, &[(OBJECTIVE, "sheddable")]).last(PROMPT).hear(1).await;
+    expect![[r#"
+        > RH :method=POST :path=/v1/completions x-request-id=id-1 x-llm-d-inference-objective=sheddable
+        > RB `{"model":"my-model","prompt":"test1"}` end
+        < IM 429 +content-type=application/json +retry-after=1 +x-llm-d-request-dropped-reason=rejected-saturated +x-request-id=id-1 details=lodesman_shed `{"error":{"code":"shed","message":"all endpoints are busy and the request is of low priority","param":null,"type":"rate_limit_error"}}`
+        < END OK
+    "#]].assert_eq(&stream.ended().await);
+    rig.ends("shed").await;
+    rig.counts("llm_d_epp_request_error_total{", &[r#"priority="-1""#], 1).await;
+    let mut bodyless = rig.stream().await;
+    let get = [(":method", "GET"), (":path", "/v1/models"), (OBJECTIVE, "sheddable")];
+    bodyless.request_headers(&get, true);
+    assert_eq!(refusal(&bodyless.reply().await).expect("a refusal").0, 429);
+    for objective in ["my-model", "unknown"] {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, &[(OBJECTIVE, objective)]).last(PROMPT);
+        stream.placed().await;
+    }
+}
+
+#[tokio::test]
+async fn a_sheddable_request_is_placed_while_a_server_has_room_or_none_is_known() {
+    let told = || vec![routes(&[], None)];
+    let idle = Rig::of_told(&[Load::new(9, 0.5), Load::new(0, 0.1)], told(), &[]).await;
+    for rig in [idle, Rig::told(2, told(), &[]).await] {
+        let mut stream = rig.stream().await;
+        stream.post(COMPLETIONS, &[(OBJECTIVE, "sheddable")]).last(PROMPT);
+        stream.placed().await;
     }
 }
 

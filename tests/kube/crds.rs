@@ -8,7 +8,7 @@ use lodesman_e2e::kube::objects::{
 };
 use serde_json::{Value, json};
 
-use super::stage::cluster;
+use super::site::cluster;
 
 /// `object` with `value` at `path`; without a value, without what is there.
 fn with(mut object: Value, path: &str, value: Option<Value>) -> Value {

@@ -48,7 +48,7 @@ async fn helm() -> Option<&'static str> {
         }
         assert!(!std::env::var("CI").is_ok_and(|ci| ci == "true"), "helm cannot be built");
         // A line that the test harness does not capture.
-        writeln!(std::io::stderr(), "NOT RUN, no helm: the tests of the chart").unwrap();
+        std::io::stderr().write_all(b"NOT RUN, no helm: the tests of the chart\n").unwrap();
         None
     });
     path.await.as_deref()
@@ -223,6 +223,6 @@ fn unlabelled(value: &mut Value) {
             map.values_mut().for_each(unlabelled);
         }
         Value::Array(list) => list.iter_mut().for_each(unlabelled),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }

@@ -1,15 +1,13 @@
 //! How the picker is started.
 
 use std::io::Write as _;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use lodesman_e2e::envoy::validate;
 use lodesman_e2e::kube::Cluster;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::objects::{Object, arguments};
-use super::render::{INSTALLS, customized, kustomize};
+use super::objects::arguments;
+use super::render::{INSTALLS, OLDER, customized, kustomize};
 
 fn lodesman(args: &[String], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lodesman"));
@@ -37,8 +35,7 @@ fn an_unknown_flag_and_a_bad_value_are_objected_to() {
 #[tokio::test]
 async fn every_argument_is_one_that_the_binary_takes() {
     let Some(cluster) = Cluster::shared().await else { return };
-    let older = "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
-    let mut installs = vec![customized(cluster, older).await];
+    let mut installs = vec![customized(cluster, OLDER).await];
     for folder in INSTALLS.into_iter().chain(["models/sim"]) {
         installs.push(kustomize(cluster, folder).await);
     }
@@ -102,30 +99,4 @@ async fn ports_probes_and_the_drain_fit_the_flags() {
             assert_eq!(pool.0["spec"]["endpointPickerRef"]["port"]["number"], ports[0]);
         }
     }
-}
-
-#[tokio::test]
-async fn a_real_envoy_takes_the_configurations_of_standalone() {
-    let Some(cluster) = Cluster::shared().await else { return };
-    for folder in ["overlays/standalone", "overlays/standalone-service"] {
-        let objects = kustomize(cluster, folder).await;
-        let text = objects.of("ConfigMap").find_map(|map| map.0["data"]["envoy.yaml"].as_str());
-        let deployment = objects.of("Deployment").find(|d| d.container("envoy").is_some()).unwrap();
-        let whole = bootstrap(text.unwrap(), deployment);
-        let folder = tempfile::tempdir().unwrap();
-        let path = folder.path().join("envoy.json");
-        std::fs::write(&path, whole.to_string()).unwrap();
-        validate(Path::new(&path)).await.unwrap();
-    }
-}
-
-/// The file and what the command line adds to it, merged as Envoy does.
-fn bootstrap(file: &str, deployment: &Object) -> Value {
-    let mut whole: Value = serde_saphyr::from_str(file).unwrap();
-    let args = arguments(deployment.container("envoy").unwrap());
-    let at = args.iter().position(|arg| arg == "--config-yaml").unwrap();
-    let added: Value = serde_saphyr::from_str(&args[at + 1]).unwrap();
-    let clusters = added["static_resources"]["clusters"].as_array().unwrap().clone();
-    whole["static_resources"]["clusters"].as_array_mut().unwrap().extend(clusters);
-    whole
 }

@@ -24,6 +24,10 @@ pub(super) const INSTALLS: [&str; 10] = [
 /// What is put beside it.
 pub(super) const BESIDE: [&str; 3] = ["crds", "models/sim", "models/vllm"];
 
+/// An installation for the older group of pools, as a user writes it.
+pub(super) const OLDER: &str =
+    "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
+
 pub(super) fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
 }
@@ -58,6 +62,21 @@ fn every_kustomization_is_tested() {
     let mut listed: Vec<_> = INSTALLS.iter().chain(&BESIDE).map(ToString::to_string).collect();
     listed.sort();
     assert_eq!(found, listed);
+}
+
+#[test]
+fn documents_name_files_that_are_there() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let mut count = 0;
+    for document in ["README.md", "docs/kubernetes.md", "docs/gateways.md", "docs/migration.md"] {
+        let text = fs::read_to_string(root.join(document)).unwrap();
+        let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
+        for word in words.filter(|word| word.starts_with("manifests/")) {
+            assert!(root.join(word.trim_end_matches('.')).exists(), "{document}: {word}");
+            count += 1;
+        }
+    }
+    assert!(count > 10, "{count} names were found");
 }
 
 fn collect(folder: &Path, found: &mut Vec<String>) {

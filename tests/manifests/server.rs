@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::chart::{PRESETS, template, values};
 use super::objects::Objects;
-use super::render::{INSTALLS, kustomize};
+use super::render::{INSTALLS, OLDER, customized, kustomize};
 
 /// Groups that the server of the tests knows.
 const KNOWN: [&str; 6] = [
@@ -46,6 +46,8 @@ async fn the_server_takes_all_manifests_and_no_field_is_unknown() {
         let objects = known(&kustomize(cluster, folder).await);
         assert_eq!(refusal(cluster, &namespace, &objects).await, None, "{folder}");
     }
+    let older = known(&customized(cluster, OLDER).await);
+    assert_eq!(refusal(cluster, &namespace, &older).await, None);
     for preset in PRESETS {
         let Some(objects) = template(&["-f", &values(preset)]).await else { return };
         assert_eq!(refusal(cluster, &namespace, &known(&objects)).await, None, "{preset}");
@@ -53,6 +55,18 @@ async fn the_server_takes_all_manifests_and_no_field_is_unknown() {
     let unknown = json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"name": "bad"}, "field": 1});
     assert!(refusal(cluster, &namespace, &[unknown]).await.is_some());
+}
+
+#[tokio::test]
+async fn examples_in_the_documents_are_objects_that_the_server_takes() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    with_crds(cluster).await;
+    let namespace = cluster.namespace().await.unwrap().name;
+    let text = include_str!("../../docs/migration.md");
+    let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    let objects: Vec<_> = blocks.flat_map(|yaml| Objects::parse(yaml).0).map(|o| o.0).collect();
+    assert_eq!(objects.len(), 3, "{objects:?}");
+    assert_eq!(refusal(cluster, &namespace, &objects).await, None);
 }
 
 #[tokio::test]

@@ -20,7 +20,7 @@ struct Cli {
 async fn main() -> ExitCode {
     let mut options = Cli::parse().options;
     options.once |= once();
-    match until_stopped(options.once, run(&options)).await {
+    match until_stopped(options.once, Box::pin(run(&options))).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("demo: {error:#}");

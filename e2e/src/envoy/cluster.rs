@@ -104,7 +104,8 @@ pub struct Tls {
 }
 
 /// An active health check of the picker: one failure ejects a replica, one success brings it back,
-/// and with none left Envoy uses none (panic threshold 0).
+/// and with none left Envoy uses none (panic threshold 0). What a check finds holds at once; Envoy would
+/// collect what it finds for a second.
 #[derive(Debug, Clone, Copy)]
 pub struct HealthCheck {
     /// Time between two checks, and the time that one may take.
@@ -135,7 +136,10 @@ impl Picker {
             }})),
             "transport_socket": self.tls.as_ref().map(Tls::render),
             "health_checks": self.health_check.map(HealthCheck::render).as_slice(),
-            "common_lb_config": checked.then(|| json!({"healthy_panic_threshold": {"value": 0}})),
+            "common_lb_config": checked.then(|| json!({
+                "healthy_panic_threshold": {"value": 0},
+                "update_merge_window": "0s",
+            })),
         })
     }
 }

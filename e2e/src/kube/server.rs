@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use tempfile::TempDir;
+use tokio::sync::Mutex;
 
 use super::credentials::Credentials;
 use super::etcd::Etcd;
@@ -17,11 +18,13 @@ use crate::wait::eventually;
 const START: Duration = Duration::from_mins(2);
 /// From the request to end until the end.
 const STOP: Duration = Duration::from_secs(30);
+/// Why a server cannot be stopped.
+const STOPPED: &str = "the API server does not run";
 
 /// An API server. Dropping it ends all of it and removes its files.
 #[derive(Debug)]
 pub struct Server {
-    process: Option<Process>,
+    process: Mutex<Option<Process>>,
     binary: PathBuf,
     flags: Vec<String>,
     port: Port,
@@ -40,18 +43,22 @@ impl Server {
         let etcd = Etcd::start(&assets.join("etcd"), folder.path()).await?;
         let binary = assets.join("kube-apiserver");
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let mut server = Self { process: None, binary, flags, port, credentials, etcd, folder };
+        let process = Mutex::new(None);
+        let server = Self { process, binary, flags, port, credentials, etcd, folder };
         server.resume().await?;
         Ok(server)
     }
 
     /// Starts a stopped server again, at the same address with the same objects, and waits until it
-    /// serves.
+    /// serves. Does nothing while one runs.
     ///
     /// # Errors
     /// When it ends or is not ready in time.
-    pub async fn resume(&mut self) -> Result<()> {
-        ensure!(self.process.is_none(), "the server runs");
+    pub async fn resume(&self) -> Result<()> {
+        let mut running = self.process.lock().await;
+        if running.is_some() {
+            return Ok(());
+        }
         let mut process = Process::leashed(&self.command(), None)?;
         let kubeconfig = self.kubeconfig();
         let ready = eventually(START, async || {
@@ -61,7 +68,7 @@ impl Server {
             Ok(())
         });
         process.while_alive(ready).await.context("kube-apiserver")?;
-        self.process = Some(process);
+        *running = Some(process);
         Ok(())
     }
 
@@ -69,8 +76,8 @@ impl Server {
     ///
     /// # Errors
     /// When it does not run or does not end.
-    pub async fn stop(&mut self) -> Result<()> {
-        let mut process = self.process.take().context("the server does not run")?;
+    pub async fn stop(&self) -> Result<()> {
+        let mut process = self.taken().await?;
         process.terminate()?;
         process.wait(STOP).await?;
         Ok(())
@@ -80,17 +87,25 @@ impl Server {
     ///
     /// # Errors
     /// When it does not run.
-    pub fn kill(&mut self) -> Result<()> {
-        self.process.take().context("the server does not run")?.kill()?;
+    pub async fn kill(&self) -> Result<()> {
+        self.taken().await?.kill()?;
         Ok(())
     }
 
-    /// The process of the server, to freeze it.
+    /// Lets the server hang: connections stay open, and nothing answers.
     ///
     /// # Errors
     /// When it does not run.
-    pub fn process(&self) -> Result<&Process> {
-        self.process.as_ref().context("the server does not run")
+    pub async fn freeze(&self) -> Result<()> {
+        self.process.lock().await.as_ref().context(STOPPED)?.freeze()
+    }
+
+    /// Lets a server that hangs go on.
+    ///
+    /// # Errors
+    /// When it does not run.
+    pub async fn thaw(&self) -> Result<()> {
+        self.process.lock().await.as_ref().context(STOPPED)?.thaw()
     }
 
     /// Forgets the past: once the server has started anew, watches of old revisions are answered with
@@ -110,6 +125,10 @@ impl Server {
     /// What accounts asked for, a JSON object a line.
     pub(super) fn audit_log(&self) -> PathBuf {
         self.folder.path().join("audit.log")
+    }
+
+    async fn taken(&self) -> Result<Process> {
+        self.process.lock().await.take().context(STOPPED)
     }
 
     fn command(&self) -> Command {

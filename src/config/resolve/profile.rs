@@ -47,7 +47,7 @@ pub(super) fn resolve(
     let mut draft = Draft::default();
     names(&file.scheduling_profiles, problems);
     if file.scheduling_profiles.is_empty() {
-        draft.without_profiles(detector(file), instances, tables, problems);
+        draft.without_profiles(instances, tables, problems);
     }
     for (at, profile) in file.scheduling_profiles.iter() {
         // Several are checked, though only one can run.
@@ -55,22 +55,21 @@ pub(super) fn resolve(
         draft.profile(at, profile, instances, problems);
     }
     if !file.scheduling_profiles.is_empty() {
-        draft.unused(detector(file), instances, problems);
+        draft.unused(instances, problems);
     }
+    draft.idle(detector(file), instances, problems);
     draft.finish(instances, tables, problems)
 }
 
 impl<'a> Draft<'a> {
-    /// All that is listed, but for the pool's own detector; the default policy when nothing is.
+    /// All that is listed, but for detectors, which are seldom meant to be filters; the default policy when nothing is.
     fn without_profiles(
         &mut self,
-        detector: &str,
         instances: &Instances<'a>,
         tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) {
-        let listed = instances.iter().filter(|instance| decides(instance));
-        for instance in listed.filter(|instance| instance.name != detector) {
+        for instance in instances.iter().filter(|instance| decides(instance)) {
             self.add(&format!("plugins[{}]", instance.at), instance, None, problems);
         }
         if !self.used.is_empty() {
@@ -117,15 +116,27 @@ impl<'a> Draft<'a> {
         }
     }
 
-    fn unused(&self, detector: &str, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+    fn unused(&self, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
         let first = instances.iter().find(|instance| is_picker(instance));
         let default = first.filter(|_| self.picker.is_none()).map(|picker| picker.name);
         for instance in instances.iter() {
-            let otherwise = [default, Some(detector)].contains(&Some(instance.name));
-            if decides(instance) && !otherwise && !self.used.contains(instance.name) {
+            let picker_by_default = default == Some(instance.name);
+            if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
                 let message = format!("`{}` is in no profile", instance.name);
                 problems.push(Problem::warning(path, message));
+            }
+        }
+    }
+
+    /// Tells of detectors that neither the pool nor a profile asks.
+    fn idle(&self, detector: &str, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
+        for instance in instances.iter().filter(|instance| is_detector(instance)) {
+            if instance.name != detector && !self.used.contains(instance.name) {
+                let message = format!("`{}` has no effect: nothing asks it", instance.name);
+                let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+                problems
+                    .push(problem.hint("name it in flowControl.saturationDetector or a profile"));
             }
         }
     }
@@ -279,15 +290,16 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     problems.push(Problem::warning(path, message));
 }
 
-/// Whether an instance belongs in a profile.
+/// Whether an instance belongs in a profile and nowhere else.
 fn decides(instance: &Instance<'_>) -> bool {
     matches!(
         instance.kind,
-        Kind::Known(Plugin {
-            build: Build::Filter(..) | Build::Detector(..) | Build::Scorer(_) | Build::Picker(_),
-            ..
-        })
+        Kind::Known(Plugin { build: Build::Filter(..) | Build::Scorer(_) | Build::Picker(_), .. })
     )
+}
+
+fn is_detector(instance: &Instance<'_>) -> bool {
+    matches!(instance.kind, Kind::Known(Plugin { build: Build::Detector(..), .. }))
 }
 
 fn is_picker(instance: &Instance<'_>) -> bool {

@@ -46,12 +46,21 @@ fn a_detector_is_named_by_the_section_or_by_the_deprecated_field() {
 }
 
 #[test]
+fn a_detector_that_nothing_names_is_no_filter_without_profiles() {
+    let text = "plugins: [{type: concurrency-detector}, {type: queue-scorer}]\n";
+    expect![[r"
+        queue-scorer 1, max-score-picker
+        epp.yaml:3: warning: plugins[0]: `concurrency-detector` has no effect: nothing asks it (name it in flowControl.saturationDetector or a profile)
+    "]].assert_eq(&resolved(text));
+}
+
+#[test]
 fn a_detector_in_a_profile_is_a_filter() {
     let text = "plugins:\n- {type: utilization-detector}\n- {type: concurrency-detector}\n- {name: spare, type: concurrency-detector}\n- type: queue-scorer\n\
                 schedulingProfiles:\n- name: p\n  plugins: [{pluginRef: concurrency-detector}, {pluginRef: utilization-detector}, {pluginRef: queue-scorer}]\n";
     expect![[r"
         concurrency-detector, utilization-detector, queue-scorer 1, max-score-picker
-        epp.yaml:6: warning: plugins[2]: `spare` is in no profile
+        epp.yaml:6: warning: plugins[2]: `spare` has no effect: nothing asks it (name it in flowControl.saturationDetector or a profile)
     "]]
     .assert_eq(&resolved(text));
 }
@@ -64,6 +73,7 @@ fn a_detector_that_is_none_or_badly_set_is_refused() {
         &expect![[r"
             epp.yaml:5: plugins[1].parameters.metricsStalenessThreshold: `soon` is no duration such as 50ms, 2s or 1m30s
             epp.yaml:5: plugins[1].parameters.kvCacheUtilThreshold: kvCacheUtilThreshold is 80, give at most 1
+            epp.yaml:5: warning: plugins[1]: `utilization-detector` has no effect: nothing asks it (name it in flowControl.saturationDetector or a profile)
             epp.yaml:6: flowControl.saturationDetector.pluginRef: no plugin is named `concurrency-detector` (list it under plugins)
         "]],
     );

@@ -1,3 +1,4 @@
+use http::StatusCode;
 use serde_json::json;
 use tokio::task::JoinHandle;
 
@@ -35,7 +36,7 @@ impl Replica {
                 known = self.leadership.changed_from(known).await;
             }
         };
-        timeout(Duration::from_secs(60), wait).await.unwrap();
+        timeout(Duration::from_mins(1), wait).await.unwrap();
         began.elapsed()
     }
 
@@ -95,19 +96,21 @@ async fn a_lease_that_is_not_renewed_is_taken_when_it_expires() {
     second.comes_to(Leader::Other).await;
     first.task.abort();
     let took = second.comes_to(Leader::Us).await;
-    assert!(took > DURATION - RETRY && took < DURATION + RETRY * 3, "{took:?}");
+    assert!(took + RETRY > DURATION && took < DURATION + RETRY * 3, "{took:?}");
     assert!(!first.leadership.ours(), "whoever cannot renew ceases to lead before another begins");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_without_an_api_server_leads_until_its_deadline_and_again_later() {
-    for fault in [Fault::Hangs, Fault::Refuses(500), Fault::LosesAnswers] {
+    for fault in
+        [Fault::Hangs, Fault::Refuses(StatusCode::INTERNAL_SERVER_ERROR), Fault::LosesAnswers]
+    {
         let server = Server::default();
         let mut replica = Replica::start(&server, "first");
         replica.comes_to(Leader::Us).await;
         server.set(fault);
         let took = replica.comes_to(Leader::Unknown).await;
-        assert!(took <= RENEW_DEADLINE && took >= RENEW_DEADLINE - RETRY * 2, "{fault:?} {took:?}");
+        assert!(took <= RENEW_DEADLINE && took + RETRY * 2 >= RENEW_DEADLINE, "{fault:?} {took:?}");
         tokio::time::sleep(Duration::from_millis(1)).await;
         assert_eq!(replica.metrics.leads.get(), 0, "{fault:?}: told at once");
         server.set(Fault::None);
@@ -150,7 +153,7 @@ async fn a_replica_that_was_frozen_does_not_lead_when_it_wakes() {
 #[tokio::test(start_paused = true)]
 async fn a_forbidden_lease_is_told_and_taken_when_it_is_permitted() {
     let server = Server::default();
-    server.set(Fault::Refuses(403));
+    server.set(Fault::Refuses(StatusCode::FORBIDDEN));
     let mut replica = Replica::start(&server, "first");
     replica.comes_to(Leader::Forbidden).await;
     assert!(replica.leadership.leader().failure().is_some_and(|why| why.contains("forbidden")));
@@ -165,7 +168,7 @@ async fn of_two_that_come_at_once_one_leads() {
         ["a", "b", "c"].iter().map(|identity| Replica::start(&server, identity)).collect();
     for replica in &mut replicas {
         let wait = replica.leadership.changed_from(Leader::Unknown);
-        timeout(Duration::from_secs(60), wait).await.unwrap();
+        timeout(Duration::from_mins(1), wait).await.unwrap();
     }
     for _ in 0..100 {
         tokio::time::sleep(Duration::from_millis(300)).await;
@@ -178,8 +181,19 @@ async fn a_lease_that_is_deleted_is_made_anew() {
     let server = Server::default();
     let mut replica = Replica::start(&server, "first");
     replica.comes_to(Leader::Us).await;
+    server.remove(PATH);
+    tokio::time::sleep(RETRY * 3).await;
+    assert!(replica.leadership.ours());
+    assert_eq!(holder(&server).as_deref(), Some("first"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_promised_nothing_has_as_long_as_we_would() {
+    let server = Server::default();
+    let mut replica = Replica::start(&server, "first");
+    replica.comes_to(Leader::Us).await;
     server.edit(PATH, |lease| lease["spec"] = json!({"holderIdentity": "second"}));
     replica.comes_to(Leader::Other).await;
     let took = replica.comes_to(Leader::Us).await;
-    assert!(took > DURATION - RETRY, "a lease without a duration lasts as long as ours: {took:?}");
+    assert!(took + RETRY > DURATION && took < DURATION + RETRY * 3, "{took:?}");
 }

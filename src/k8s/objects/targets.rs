@@ -26,7 +26,8 @@ pub(super) fn weighted(
     let shares = shares.filter_map(|(name, weight)| Some((name, u32::try_from(weight).ok()?)));
     let targets = Targets::new(shares.filter(|(_, weight)| *weight > 0));
     if targets.is_none() {
-        findings.invalid(Reason::InvalidTargets, || format!("{place} has no targets"));
+        let what = if list.is_empty() { "targets" } else { "target with a weight above 0" };
+        findings.invalid(Reason::InvalidTargets, || format!("{place} has no {what}"));
     }
     targets
 }

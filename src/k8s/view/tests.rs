@@ -145,9 +145,10 @@ fn a_pool_that_is_not_valid_says_why_and_does_not_replace_a_valid_one() {
     bench.see(&bad, &Listing::default());
     assert_eq!(bench.missing(), "InferencePool prod/p is not valid: ports");
     bench.see(&pool(Some(Ok(target("app=a", &[80])))), &pods("app=a", &[1]));
-    bench.see(&bad, &pods("app=a", &[1, 2]));
+    let outcome = bench.see(&bad, &pods("app=a", &[1, 2]));
     assert_eq!((bench.missing(), bench.endpoints.len()), ("", 2));
-    assert_eq!(bench.view.problem(), Some("ports"));
+    let warning = "InferencePool prod/p is not valid: ports; the last valid state of it holds";
+    assert_eq!(outcome.warning.as_deref(), Some(warning));
 }
 
 #[test]

@@ -11,8 +11,13 @@ use super::super::testing::plain_port;
 use super::*;
 use crate::pool::readiness::Stage;
 
-const SYNCED: Readiness =
-    Readiness { missing: None, stage: Stage::Synced, standby: false, draining: false };
+const SYNCED: Readiness = Readiness {
+    missing: None,
+    warning: None,
+    stage: Stage::Synced,
+    standby: None,
+    draining: false,
+};
 const STARTING: Readiness = Readiness { stage: Stage::Listing, ..SYNCED };
 const DRAINING: Readiness = Readiness { draining: true, ..SYNCED };
 
@@ -28,7 +33,7 @@ fn latched(history: &[(Readiness, u64)]) -> Vec<bool> {
 
 #[test]
 fn the_latch_holds_from_the_first_readiness_to_the_drain() {
-    let standby = Readiness { standby: true, ..SYNCED };
+    let standby = Readiness { standby: Some("not the leader"), ..SYNCED };
     let history = [(STARTING, 1), (SYNCED, 2), (standby, 3), (STARTING, 4), (DRAINING, 5)];
     assert_eq!(latched(&history), [false, true, true, true, false]);
 }

@@ -79,6 +79,17 @@ async fn a_replica_that_is_not_ready_says_why() {
     .await;
 }
 
+#[tokio::test]
+async fn a_replica_that_is_ready_says_what_is_wrong_nevertheless() {
+    let warning = Some("pool not valid".into());
+    let readiness = Readiness { stage: Stage::Synced, warning, ..Readiness::default() };
+    with_server(metrics_port(readiness).await, |address| async move {
+        let answer = ask(address, "GET /readyz", "").await;
+        assert_eq!((status(&answer), body(&answer)), ("200", "[!] pool not valid\nok\n"));
+    })
+    .await;
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_silent_event_loop_fails_the_liveness_probe() {
     let (_, receiver) = watch::channel(Readiness::default());

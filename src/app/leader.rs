@@ -1,0 +1,110 @@
+//! What one replica does for all: it holds the lease and writes status and Events.
+//!
+//! With `--ha-enable-leader-election` it also is the only one that is ready. A leader that cannot reach the API server
+//! stays ready until it hears of another: nobody could take over, and an outage of the API server is to change nothing.
+
+use std::sync::Arc;
+
+use kube::Client;
+use tokio::sync::{mpsc, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::app::supervisor::{Plane, Supervisor};
+use crate::k8s::events::{self, Publisher};
+use crate::k8s::lease::{self, Candidate, Leader, Leadership};
+use crate::k8s::status::Writer;
+use crate::k8s::verdict::Verdict;
+use crate::metrics::LeaderMetrics;
+use crate::pool::readiness::Readiness;
+
+/// A replica that may lead.
+pub(super) struct Seat {
+    pub(super) client: Client,
+    pub(super) namespace: String,
+    pub(super) pool: String,
+    /// The name of our pod.
+    pub(super) instance: String,
+    /// Whether only the leader is ready.
+    pub(super) elected: bool,
+}
+
+impl Seat {
+    /// Takes part from now on, to the drain.
+    pub(super) fn take(
+        self,
+        metrics: &LeaderMetrics,
+        verdicts: watch::Receiver<Arc<[Verdict]>>,
+        readiness: &watch::Sender<Readiness>,
+        tasks: &mut Supervisor,
+    ) {
+        let Self { client, namespace, pool, instance, elected } = self;
+        let place = (namespace.as_str(), pool.as_str());
+        let identity = lease::identity(&instance);
+        let (candidate, leadership) =
+            Candidate::new(client.clone(), place, identity, metrics.clone());
+        tasks.run(Plane::Control, "lease", until_drained(candidate, readiness.subscribe()));
+        let (notices, queue) = mpsc::channel(events::QUEUE);
+        let access = (client.clone(), namespace.as_str());
+        let writer = Writer::new(access, verdicts, leadership.clone(), notices, metrics.clone());
+        tasks.run(Plane::Control, "status", writer.run());
+        let access = (client, namespace.as_str());
+        let publisher = Publisher::new(access, instance, leadership.clone(), metrics.clone());
+        tasks.run(Plane::Control, "events", publisher.run(queue));
+        if elected {
+            readiness.send_modify(|readiness| readiness.standby = Leader::Unknown.failure());
+            tasks.run(Plane::Control, "leadership", gate(leadership, readiness.clone()));
+        }
+    }
+}
+
+impl std::fmt::Debug for Seat {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Seat").field("instance", &self.instance).finish_non_exhaustive()
+    }
+}
+
+/// Gives the lease up when the drain begins, and not by ending: what ends stops the process.
+async fn until_drained(candidate: Candidate, mut readiness: watch::Receiver<Readiness>) {
+    let stop = CancellationToken::new();
+    let drain = async {
+        readiness.wait_for(|readiness| readiness.draining).await.ok();
+        stop.cancel();
+    };
+    tokio::join!(candidate.run(stop.clone()), drain);
+    std::future::pending::<()>().await;
+}
+
+/// Lets readiness depend on leadership.
+async fn gate(mut leadership: Leadership, readiness: watch::Sender<Readiness>) {
+    let mut leader = Leader::Unknown;
+    loop {
+        leader = leadership.changed_from(leader).await;
+        readiness.send_if_modified(|readiness| {
+            let standby = standby(readiness.standby, leader);
+            std::mem::replace(&mut readiness.standby, standby) != standby
+        });
+    }
+}
+
+/// Why this replica stands by, after it stood by for the reason `before` and now sees this leader.
+fn standby(before: Option<&'static str>, leader: Leader) -> Option<&'static str> {
+    match leader {
+        Leader::Unknown => before,
+        Leader::Us | Leader::Other | Leader::Forbidden => leader.failure(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_is_ready_until_another_leads_also_without_an_api_server() {
+        let start = Leader::Unknown.failure();
+        assert!(standby(start, Leader::Unknown).is_some());
+        assert_eq!(standby(start, Leader::Us), None);
+        assert_eq!(standby(None, Leader::Unknown), None);
+        assert_eq!(standby(None, Leader::Other), Leader::Other.failure());
+        assert!(standby(start, Leader::Forbidden).is_some_and(|reason| reason.contains("Role")));
+    }
+}
