@@ -45,7 +45,7 @@ pub use self::server::Server;
 pub struct Cluster {
     kubeconfig: PathBuf,
     kubectl: PathBuf,
-    server: Option<Server>,
+    server: Option<Box<Server>>,
 }
 
 impl Cluster {
@@ -75,9 +75,9 @@ impl Cluster {
     pub async fn start(flags: &[&str]) -> Result<Option<Self>> {
         match assets::folder().await {
             Ok(assets) => {
-                let server = Server::start(&assets, flags).await?;
+                let server = Box::pin(Server::start(&assets, flags)).await?;
                 let (kubeconfig, kubectl) = (server.kubeconfig(), assets.join("kubectl"));
-                Ok(Some(Self { kubeconfig, kubectl, server: Some(server) }))
+                Ok(Some(Self { kubeconfig, kubectl, server: Some(Box::new(server)) }))
             }
             Err(error) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => Err(error),
             Err(error) => {
@@ -95,12 +95,12 @@ impl Cluster {
 
     /// The server's processes; none for a cluster that was there before.
     pub fn server(&self) -> Option<&Server> {
-        self.server.as_ref()
+        self.server.as_deref()
     }
 
     /// The file of the server's log of requests; none for a cluster that was there before.
     pub fn audit_log(&self) -> Option<PathBuf> {
-        self.server.as_ref().map(Server::audit_log)
+        self.server.as_deref().map(Server::audit_log)
     }
 
     /// The administrator's kubeconfig.
