@@ -59,7 +59,10 @@ impl Cluster {
         static SHARED: OnceCell<Option<Cluster>> = OnceCell::const_new();
         let cluster = SHARED.get_or_init(async || {
             let started = match std::env::var_os("LODESMAN_TEST_KUBECONFIG") {
-                Some(path) => Ok(Some(Self::existing(path.into()))),
+                Some(path) => said(
+                    "NOT RUN, as the API server is not ours: scenarios, and the test that no right is superfluous",
+                )
+                .map(|()| Some(Self::existing(path.into()))),
                 None => Self::start(&[]).await,
             };
             started.unwrap_or_else(|error| panic!("no API server: {error:#}"))
@@ -81,8 +84,7 @@ impl Cluster {
             }
             Err(error) if std::env::var_os("CI").is_some_and(|ci| ci == "true") => Err(error),
             Err(error) => {
-                // A line that the test harness does not capture.
-                writeln!(std::io::stderr(), "NOT RUN, no Kubernetes API server: {error:#}")?;
+                said(&format!("NOT RUN, no Kubernetes API server: {error:#}"))?;
                 Ok(None)
             }
         }
@@ -151,6 +153,11 @@ impl Cluster {
         ensure!(output.status.success(), "kubectl {}: {said}", args.join(" "));
         Ok(String::from_utf8(output.stdout)?)
     }
+}
+
+/// Writes a line that the test harness does not capture.
+fn said(line: &str) -> Result<()> {
+    Ok(writeln!(std::io::stderr(), "{line}")?)
 }
 
 /// A client by a kubeconfig file.
