@@ -8,8 +8,10 @@ mod asking;
 mod cases;
 mod cluster;
 mod envoy_gateway;
+mod gateway;
 mod istio;
 mod manifests;
+mod parts;
 mod picker;
 mod pods;
 mod site;
@@ -23,8 +25,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use cases::Case;
-pub use site::Gateway;
-use site::{Mode, Parts, Site};
+pub use gateway::Gateway;
+use gateway::Mode;
+use parts::Parts;
+use site::Site;
 use table::Table;
 
 use crate::envoy;
@@ -70,7 +74,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<()> {
         }
         for mode in [Mode::FailClose, Mode::FailOpen] {
             say(&format!("{}, {}", gateway.title(), mode.name()));
-            let site = gateway.start(&parts, mode).await;
+            let site = Box::pin(gateway.start(&parts, mode)).await;
             let site = site.with_context(|| format!("{}, {}", gateway.title(), mode.name()))?;
             try_all(site, &mut table, &say).await;
         }
