@@ -3,11 +3,11 @@ CARGO ?= cargo
 DOCKER ?= docker
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo demo-k8s test lint e2e-gateways fuzz docs load image image-check clean
+.PHONY: help demo demo-k8s test e2e-kind lint fuzz docs load image image-check clean e2e-gateways
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by itself
 	@echo "building Lodesman and the demo (some minutes the first time)"
@@ -26,6 +26,9 @@ test: lint ## lints, documentation, and all tests; installs the real Envoy and K
 	@scripts/testkube.sh > /dev/null || [ "$$CI" != true ]
 	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
+
+e2e-kind: ## the scenarios of the tests on a cluster of kind with GATEWAY (istio, envoy-gateway); needs Docker
+	@e2e/kind.sh $(GATEWAY)
 
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
 	$(CARGO) fmt --all --check

@@ -34,6 +34,8 @@ enum Kind {
     Discovery(discovery::Source),
     /// An InferencePool, or pods by their labels.
     Kubernetes(Box<k8s::Source>, Seat),
+    /// The program that embeds the picker.
+    Embedding(mpsc::Receiver<Event>),
     /// Nothing is decided.
     Null,
 }
@@ -46,16 +48,24 @@ struct Environment {
 }
 
 impl Source {
-    /// The source that flags and configuration name.
+    /// The embedding program where it is a source, else what flags and configuration name.
     ///
     /// # Errors
     /// When they name none or two, or Kubernetes is named and cannot be asked.
-    pub(super) async fn of(flags: &Flags, resolved: &Resolved) -> Result<Self, StartError> {
+    pub(super) async fn of(
+        flags: &Flags,
+        resolved: &Resolved,
+        embedding: Option<mpsc::Receiver<Event>>,
+    ) -> Result<Self, StartError> {
         let environment = Environment {
             namespace: std::env::var("NAMESPACE").ok(),
             pod_name: std::env::var("POD_NAME").ok(),
         };
-        if let Some(kind) = discovered(flags, resolved)? {
+        let outside = match embedding {
+            Some(events) => Some(Kind::Embedding(events)),
+            None => discovered(flags, resolved)?,
+        };
+        if let Some(kind) = outside {
             return Ok(Self::outside(flags, &environment, kind));
         }
         let access = Access::infer().await;
@@ -116,14 +126,25 @@ impl Source {
             }),
             Kind::Kubernetes(source, seat) => {
                 let verdicts = watch::Sender::new(Arc::default());
-                seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                let notices = seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
                 tasks.spawn(Plane::Control, "kubernetes", async move {
-                    Ok(source.run(Outlets { events, readiness, verdicts }).await?)
+                    Ok(source.run(Outlets { events, readiness, verdicts, notices }).await?)
                 });
             }
+            Kind::Embedding(told) => tasks.run(Plane::Control, "source", relay(told, events)),
             Kind::Null => {}
         }
     }
+}
+
+/// Tells the pool what the embedding program tells.
+async fn relay(mut told: mpsc::Receiver<Event>, events: mpsc::Sender<Event>) {
+    while let Some(event) = told.recv().await {
+        if events.send(event).await.is_err() {
+            break;
+        }
+    }
+    std::future::pending::<()>().await;
 }
 
 /// The source outside Kubernetes; none when it is Kubernetes.
@@ -170,6 +191,36 @@ fn owner(pod: &str) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The source that the arguments name, in a word, or why they name none.
+    fn named(args: &str) -> Result<&'static str, String> {
+        use clap::{Args, FromArgMatches};
+        let command = Flags::augment_args(clap::Command::new("lodesman"));
+        let matches = command.no_binary_name(true).get_matches_from(args.split_whitespace());
+        let flags = Flags::from_arg_matches(&matches).unwrap();
+        let resolved = crate::config::load(None, &[crate::schedule::registry::PLUGINS]).unwrap();
+        match discovered(&flags, &resolved) {
+            Ok(None) => Ok("kubernetes"),
+            Ok(Some(Kind::Null)) => Ok("null"),
+            Ok(Some(Kind::Discovery(_))) => Ok("discovery"),
+            Ok(Some(Kind::Kubernetes(..) | Kind::Embedding(_))) => unreachable!(),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    #[test]
+    fn kubernetes_is_asked_where_a_pool_or_labels_are_named_and_no_list() {
+        let labels = "--endpoint-selector app=a --endpoint-target-ports 80";
+        assert_eq!(named("--pool-name p"), Ok("kubernetes"));
+        assert_eq!(named(labels), Ok("kubernetes"));
+        assert_eq!(named("--pool-name p --endpoints 10.0.0.1:80"), Ok("discovery"));
+        assert_eq!(named("--null"), Ok("null"));
+        for both in [format!("{labels} --pool-name p"), format!("{labels} --endpoints 10.0.0.1:80")]
+        {
+            assert!(named(&both).unwrap_err().contains("give one of them"), "{both}");
+        }
+        assert!(named("").unwrap_err().contains("--pool-name"));
+    }
 
     #[test]
     fn the_owner_of_a_pod_is_its_deployment() {
