@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::types::pool::{PickerRef, Port};
@@ -33,25 +34,41 @@ impl Target {
     }
 }
 
-/// What a pool says; an error when it cannot be served, and none when it is being deleted.
-pub(super) fn pool(pool: Pool) -> Option<Result<Target, String>> {
+/// What a pool says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The pool's UID.
+    pub(super) uid: String,
+    /// Its members, or why it cannot be served.
+    pub(super) target: Result<Target, String>,
+}
+
+impl Said {
+    fn new(metadata: ObjectMeta, target: impl FnOnce() -> Result<Target, String>) -> Option<Self> {
+        let said = || Self { uid: metadata.uid.unwrap_or_default(), target: target() };
+        metadata.deletion_timestamp.is_none().then(said)
+    }
+}
+
+/// What a pool says; none when it is being deleted.
+pub(super) fn pool(pool: Pool) -> Option<Said> {
     let spec = pool.spec;
     let target = || {
         let ports: Vec<i64> =
             spec.target_ports.iter().map(|Port { number }| i64::from(*number)).collect();
         target(spec.selector.match_labels, &ports, spec.endpoint_picker_ref.as_ref())
     };
-    pool.metadata.deletion_timestamp.is_none().then(target)
+    Said::new(pool.metadata, target)
 }
 
 /// The same of a pool v1alpha2.
-pub(super) fn legacy_pool(pool: LegacyPool) -> Option<Result<Target, String>> {
+pub(super) fn legacy_pool(pool: LegacyPool) -> Option<Said> {
     let spec = pool.spec;
     let target = || {
         let port = i64::from(spec.target_port_number);
         target(spec.selector, &[port], spec.extension_ref.as_ref())
     };
-    pool.metadata.deletion_timestamp.is_none().then(target)
+    Said::new(pool.metadata, target)
 }
 
 fn target(
@@ -78,6 +95,8 @@ pub(super) struct Member {
     active: Option<Vec<u16>>,
     /// Seconds since 1970.
     created: i64,
+    /// Tells the later of two pods of one second; 0 where versions are no numbers.
+    version: u64,
 }
 
 /// The pod as a member; none while it is not ready, has no address, ends or has ended.
@@ -98,9 +117,10 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     let annotation = |key: &&str| pod.annotations().get(*key);
     let active = ACTIVE_PORTS.iter().find_map(annotation).map(|text| active_ports(text));
     let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
+    let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
     let (uid, labels) = (pod.uid().unwrap_or_default(), pod.metadata.labels.unwrap_or_default());
-    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created })
+    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created, version })
 }
 
 /// What is no port is left out; nothing left means that none serves.
@@ -116,7 +136,7 @@ pub(super) fn endpoints<'a>(
     ports: &TargetPorts,
 ) -> Vec<EndpointSpec> {
     let mut members: Vec<_> = members.collect();
-    members.sort_by(|a, b| (b.created, &b.uid).cmp(&(a.created, &a.uid)));
+    members.sort_by(|a, b| b.youth().cmp(&a.youth()));
     let mut taken = HashSet::with_capacity(members.len() * ports.as_slice().len());
     let mut endpoints = Vec::with_capacity(members.len());
     for member in members {
@@ -132,6 +152,11 @@ pub(super) fn endpoints<'a>(
 }
 
 impl Member {
+    /// Greater for a younger pod, and no two are equal.
+    fn youth(&self) -> (i64, u64, &str) {
+        (self.created, self.version, &self.uid)
+    }
+
     fn endpoint(&self, rank: usize, address: SocketAddr) -> EndpointSpec {
         EndpointSpec {
             name: format!("{}-rank-{rank}", self.name),

@@ -137,7 +137,7 @@ where
                 continue;
             };
             self.kind.failed(&fault);
-            if pace.absent_again(fault.state) {
+            if pace.absent_again(fault.state) && self.is_api_server().await {
                 self.empty(Some(labels));
             }
             self.listing.send_if_modified(|listing| {
@@ -148,6 +148,12 @@ where
             });
             sleep(pace.after(&fault, began.elapsed(), fastrand::f64())).await;
         }
+    }
+
+    /// Whether it is an API server that says that a kind is absent, and not something before it.
+    async fn is_api_server(&self) -> bool {
+        let client = self.api.clone().into_client();
+        timeout(self.timing.answer, client.apiserver_version()).await.is_ok_and(|said| said.is_ok())
     }
 
     /// There are no objects; `complete` says for which selector that is known.

@@ -106,3 +106,37 @@ impl std::fmt::Debug for Watches {
         f.debug_struct("Watches").field("kinds", &self.kinds.len()).finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use prometheus::{Registry, TextEncoder};
+
+    use super::*;
+    use crate::k8s::fault::Fault;
+
+    fn page(registry: &Registry) -> String {
+        let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
+        page.replace(r#"namespace="prod",pool="p","#, "")
+            .replace(r#"{namespace="prod",pool="p"}"#, "")
+    }
+
+    #[test]
+    fn the_page_tells_states_faults_and_whether_there_is_an_api_server() {
+        let kinds = ["pods", "others"].map(|plural| Kind::new("", plural, "prod", "nothing"));
+        let (watches, registry) = (Watches::new(kinds.to_vec(), "prod", "p"), Registry::new());
+        registry.register(Box::new(watches.unwrap())).unwrap();
+        let connected = |page: &str| page.contains("plane_connected 1\n");
+        let before = page(&registry);
+        assert!(before.contains(r#"watch_state{kind="pods",state="starting"} 1"#), "{before}");
+        assert!(!connected(&before) && !before.contains("age_seconds{"), "{before}");
+        kinds[0].following();
+        kinds[1].failed(&Fault::malformed("x"));
+        let after = page(&registry);
+        assert!(after.contains(r#"watch_state{kind="pods",state="following"} 1"#), "{after}");
+        assert!(after.contains(r#"watch_state{kind="pods",state="starting"} 0"#), "{after}");
+        assert!(after.contains(r#"restarts_total{kind="others",reason="malformed"} 1"#), "{after}");
+        assert!(connected(&after) && after.contains(r#"age_seconds{kind="pods","#), "{after}");
+        kinds[0].failed(&Fault::silent(std::time::Duration::ZERO));
+        assert!(!connected(&page(&registry)));
+    }
+}

@@ -84,15 +84,20 @@ fn active_ports_leave_out_the_other_ports_and_keep_the_ranks() {
 
 #[test]
 fn the_newer_of_two_pods_at_one_address_counts_whatever_their_order() {
-    let old = member_of(|_| ()).unwrap();
-    let new = member_of(|pod| {
-        pod["metadata"]["name"] = "p2".into();
-        pod["metadata"]["uid"] = "u0".into();
-        pod["metadata"]["creationTimestamp"] = "2026-01-01T00:00:01Z".into();
-    });
-    let new = new.unwrap();
-    for order in [[old.clone(), new.clone()], [new, old]] {
-        assert_eq!(addresses(&order, &[8000]), ["p2-rank-0 10.0.0.1:8000"]);
+    let at = |name: &str, second: &str, version: &str| {
+        let member = member_of(|pod| {
+            pod["metadata"]["name"] = name.into();
+            pod["metadata"]["uid"] = name.into();
+            pod["metadata"]["creationTimestamp"] = format!("2026-01-01T00:00:{second}Z").into();
+            pod["metadata"]["resourceVersion"] = version.into();
+        });
+        member.unwrap()
+    };
+    let old = at("z", "01", "100");
+    for new in [at("new", "02", "9"), at("new", "01", "1000")] {
+        for order in [[old.clone(), new.clone()], [new, old.clone()]] {
+            assert_eq!(addresses(&order, &[8000]), ["new-rank-0 10.0.0.1:8000"]);
+        }
     }
 }
 
@@ -123,8 +128,8 @@ fn both_versions_of_a_pool_say_the_same() {
                     "endpointPickerRef": {"name": "epp", "failureMode": "FailOpen"}, "later": {}});
     let v1alpha2 = json!({"selector": {"app": "llm"}, "targetPortNumber": 8000,
                           "extensionRef": {"name": "epp", "failureMode": "FailOpen"}});
-    let target = pool(read(&v1, &json!({}))).unwrap().unwrap();
-    assert_eq!(legacy_pool(read(&v1alpha2, &json!({}))).unwrap().unwrap(), target);
+    let target = pool(read(&v1, &json!({}))).unwrap().target.unwrap();
+    assert_eq!(legacy_pool(read(&v1alpha2, &json!({}))).unwrap().target.unwrap(), target);
     assert_eq!(&*target.labels, "app=llm");
     assert_eq!(target.ports.as_slice(), [8000]);
     assert_eq!(target.failure_mode, Some(FailureMode::FailOpen));
@@ -134,7 +139,7 @@ fn both_versions_of_a_pool_say_the_same() {
 fn what_a_pool_does_not_say_or_says_in_words_of_later_is_none() {
     let mut spec =
         json!({"selector": {"matchLabels": {"app": "llm"}}, "targetPorts": [{"number": 1}]});
-    let mode = |spec: &Value| pool(read(spec, &json!({}))).unwrap().unwrap().failure_mode;
+    let mode = |spec: &Value| pool(read(spec, &json!({}))).unwrap().target.unwrap().failure_mode;
     assert_eq!(mode(&spec), None);
     spec["endpointPickerRef"] = json!({"name": "epp", "failureMode": "FailSoft"});
     assert_eq!(mode(&spec), None);
@@ -146,7 +151,7 @@ fn a_pool_that_cannot_be_served_says_why_and_one_that_ends_is_none() {
     let problem = |field: &str, value: Value| {
         let mut spec = good.clone();
         spec[field] = value;
-        pool(read(&spec, &json!({}))).unwrap().unwrap_err()
+        pool(read(&spec, &json!({}))).unwrap().target.unwrap_err()
     };
     let labels = |labels: Value| problem("selector", json!({"matchLabels": labels}));
     assert_eq!(labels(json!({"a b": "c"})), "selector: \"a b\" is no key of a label");

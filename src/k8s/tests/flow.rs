@@ -30,6 +30,7 @@ async fn a_kind_that_is_removed_has_no_objects_once_that_is_sure() {
         lists: [page(&["a"], 10, None), refusal(404, 0), refusal(404, 0)].into(),
         watches: [Answer::Lines(Vec::new()), refusal(404, 0)].into(),
         pods: (vec!["b"], 20),
+        versioned: true,
         ..Script::default()
     };
     let mut server = Server::start(script).await;
@@ -38,6 +39,22 @@ async fn a_kind_that_is_removed_has_no_objects_once_that_is_sure() {
     followed.until(&[]).await;
     assert_eq!(followed.restarts("absent"), 1, "to look for it again is no restart");
     followed.until(&["b"]).await;
+}
+
+#[tokio::test]
+async fn something_that_is_no_api_server_and_finds_nothing_takes_nothing_away() {
+    let script = Script {
+        lists: [page(&["a"], 10, None), refusal(404, 0), refusal(404, 0), refusal(404, 0)].into(),
+        watches: [refusal(404, 0)].into(),
+        pods: (vec!["a", "b"], 20),
+        ..Script::default()
+    };
+    let mut server = Server::start(script).await;
+    let mut followed = server.follow(|_| ());
+    followed.until(&["a"]).await;
+    let less = followed.listed.wait_for(|listing| listing.items.len() != 1);
+    let next = tokio::time::timeout(SOON, less).await.unwrap().unwrap().items.len();
+    assert_eq!((next, server.asked("limit=500")), (2, 5));
 }
 
 #[tokio::test]
@@ -83,7 +100,8 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     let (events, mut queue) = mpsc::channel(64);
     let (readiness, verdicts) = (watch::Sender::default(), watch::Sender::new(Arc::default()));
     let source = Source::new(server.client.clone(), settings);
-    let run = source.run(Outlets { events, readiness, verdicts });
+    let notices = mpsc::channel(1).0;
+    let run = source.run(Outlets { events, readiness, verdicts, notices });
     let count = async {
         let mut lists = 0;
         while let Some(event) = queue.recv().await {

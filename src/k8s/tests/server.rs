@@ -47,6 +47,8 @@ pub(super) struct Script {
     pub(super) watches: VecDeque<Answer>,
     /// Names of the pods that there are, and the version of that.
     pub(super) pods: (Vec<&'static str>, u64),
+    /// Whether it tells its version, as an API server does.
+    pub(super) versioned: bool,
     /// Paths and queries of all requests.
     pub(super) asked: Vec<String>,
 }
@@ -153,6 +155,9 @@ async fn axum_serve(listener: tokio::net::TcpListener, router: Router) {
 
 async fn answer(State(script): State<Arc<Mutex<Script>>>, request: Request) -> Response {
     let asked = request.uri().to_string();
+    if asked.starts_with("/version") && script.lock().versioned {
+        return version().to_string().into_response();
+    }
     if !asked.contains("/pods?") {
         return StatusCode::NOT_FOUND.into_response();
     }
@@ -188,6 +193,25 @@ fn pod(name: &str, version: u64) -> Value {
     ip.iter_mut().zip(name.bytes().rev()).for_each(|(octet, letter)| *octet = letter);
     json!({"metadata": {"name": name, "namespace": "prod", "uid": name, "resourceVersion": version.to_string()},
            "status": {"podIP": std::net::Ipv4Addr::from(ip), "conditions": [{"type": "Ready", "status": "True"}]}})
+}
+
+fn version() -> Value {
+    let fields = [
+        "buildDate",
+        "compiler",
+        "gitCommit",
+        "gitTreeState",
+        "gitVersion",
+        "goVersion",
+        "major",
+        "minor",
+        "platform",
+    ];
+    fields
+        .into_iter()
+        .map(|field| (field.to_owned(), json!("1")))
+        .collect::<serde_json::Map<_, _>>()
+        .into()
 }
 
 /// A page of a list; `token` leads to the next.
