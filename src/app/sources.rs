@@ -203,7 +203,7 @@ mod tests {
             Ok(None) => Ok("kubernetes"),
             Ok(Some(Kind::Null)) => Ok("null"),
             Ok(Some(Kind::Discovery(_))) => Ok("discovery"),
-            Ok(Some(Kind::Kubernetes(..))) => unreachable!(),
+            Ok(Some(Kind::Kubernetes(..) | Kind::Embedding(_))) => unreachable!(),
             Err(error) => Err(error.to_string()),
         }
     }
