@@ -144,7 +144,7 @@ async fn relay(mut told: mpsc::Receiver<Event>, events: mpsc::Sender<Event>) {
             break;
         }
     }
-    std::future::pending().await
+    std::future::pending::<()>().await;
 }
 
 /// The source outside Kubernetes; none when it is Kubernetes.

@@ -54,9 +54,7 @@ impl Rig {
             state.apply(Event::Endpoints((1..=endpoints).map(spec).collect()), clock::now());
         }
         let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
-        let Build::Picker(picker) =
-            find(&[PLUGINS], "max-score-picker").unwrap().build
-        else {
+        let Build::Picker(picker) = find(&[PLUGINS], "max-score-picker").unwrap().build else {
             panic!("a picker")
         };
         let picker =

@@ -12,7 +12,7 @@ use crate::pool::Event;
 
 #[tokio::test]
 async fn a_kind_that_is_not_permitted_or_installed_is_taken_up_when_it_is() {
-    for (code, state) in [(403, State::Forbidden), (401, State::Forbidden), (404, State::Absent)] {
+    for (code, state) in [(403, State::Forbidden), (401, State::Failing), (404, State::Absent)] {
         let script =
             Script { lists: [refusal(code, 0)].into(), pods: (vec!["a"], 10), ..Script::default() };
         let mut server = Server::start(script).await;
