@@ -7,7 +7,7 @@ IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head 
 .DEFAULT_GOAL := help
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 demo: ## compare round robin with Lodesman behind a real Envoy; ONCE=1 ends by itself
 	@echo "building Lodesman and the demo (some minutes the first time)"

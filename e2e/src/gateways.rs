@@ -70,7 +70,7 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<()> {
         }
         for mode in [Mode::FailClose, Mode::FailOpen] {
             say(&format!("{}, {}", gateway.title(), mode.name()));
-            let site = gateway.start(&parts, mode).await;
+            let site = Box::pin(gateway.start(&parts, mode)).await;
             let site = site.with_context(|| format!("{}, {}", gateway.title(), mode.name()))?;
             try_all(site, &mut table, &say).await;
         }

@@ -122,7 +122,7 @@ impl Rig {
             Some(events) => app.with_source(source(events, &pods)),
             None => app,
         };
-        let running = app.start(data, control).await.expect("a start");
+        let running = Box::pin(app.start(data, control)).await.expect("a start");
         let addresses = running.addresses;
         let url = format!("http://127.0.0.1:{}", addresses.grpc.port());
         let endpoint = Endpoint::from_shared(url).expect("a URL").tcp_nodelay(true);

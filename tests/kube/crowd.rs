@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use lodesman_e2e::kube::Kubelet;
 use serde_json::json;
 use tokio::task::JoinSet;
 
@@ -23,12 +24,7 @@ async fn five_thousand_pods_beside_a_pool_of_a_hundred_take_no_memory() {
     let mut creating = JoinSet::new();
     for worker in 0..10 {
         let kubelet = site.kubelet.clone();
-        creating.spawn(async move {
-            for at in (worker..OTHERS).step_by(10) {
-                let metadata = json!({"labels": {"app": "other"}});
-                kubelet.create(&format!("other-{at}"), &metadata).await.unwrap();
-            }
-        });
+        creating.spawn(create(kubelet, (worker..OTHERS).step_by(10)));
     }
     creating.join_all().await;
     let picker = site.synced_picker("").await;
@@ -36,4 +32,11 @@ async fn five_thousand_pods_beside_a_pool_of_a_hundred_take_no_memory() {
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     let peak: u64 = line.trim().trim_end_matches(" kB").parse().unwrap();
     assert!(peak < RESIDENT, "{peak} KiB");
+}
+
+async fn create(kubelet: Kubelet, numbers: impl Iterator<Item = usize>) {
+    let metadata = json!({"labels": {"app": "other"}});
+    for number in numbers {
+        kubelet.create(&format!("other-{number}"), &metadata).await.unwrap();
+    }
 }
