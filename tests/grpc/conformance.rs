@@ -49,16 +49,15 @@ async fn a_request_goes_to_an_endpoint_that_its_header_names_with_a_body_and_wit
     let rig = rig(&[]).await;
     let two = format!("{} , {}", rig.pods[0], rig.pods[2].ip());
     for (named, allowed) in [(rig.pods[1].to_string(), &[2][..]), (two, &[1, 3])] {
-        let selection = [(SELECTION, named.as_str())];
-        for bodyless in [true, false, true, false, true, false] {
-            let mut stream = rig.stream().await;
-            let get = [(":method", "GET"), (":path", "/"), selection[0]];
-            let _asked = match bodyless {
-                true => stream.request_headers(&get, true),
-                false => stream.post(CHAT, &selection).last(HI),
-            };
-            let number = rig.number(stream.placed().await).expect("an endpoint");
-            assert!(allowed.contains(&number), "pod-{number} for {named}");
+        let selection = (SELECTION, named.as_str());
+        for _ in 0..3 {
+            let (mut with, mut without) = (rig.stream().await, rig.stream().await);
+            with.post(CHAT, &[selection]).last(HI);
+            without.request_headers(&[(":method", "GET"), (":path", "/"), selection], true);
+            for placed in [with.placed().await, without.placed().await] {
+                let number = rig.number(placed).expect("an endpoint");
+                assert!(allowed.contains(&number), "pod-{number} for {named}");
+            }
         }
     }
 }

@@ -102,18 +102,19 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     let source = Source::new(server.client.clone(), settings);
     let notices = mpsc::channel(1).0;
     let run = source.run(Outlets { events, readiness, verdicts, notices });
-    let count = async {
-        let mut lists = 0;
-        let mut longest = 0;
-        while longest < 500 {
-            let Some(Event::Endpoints(list)) = queue.recv().await else { continue };
-            (lists, longest) = (lists + 1, list.len());
-        }
-        lists
-    };
     let lists = tokio::select! {
         ended = run => panic!("{ended:?}"),
-        lists = tokio::time::timeout(SOON, count) => lists.unwrap(),
+        lists = tokio::time::timeout(SOON, lists(&mut queue)) => lists.unwrap(),
     };
     assert!(lists <= 5, "{lists} lists");
+}
+
+/// How many lists there are up to the whole one.
+async fn lists(queue: &mut mpsc::Receiver<Event>) -> usize {
+    let (mut lists, mut longest) = (0, 0);
+    while longest < 500 {
+        let Some(Event::Endpoints(list)) = queue.recv().await else { continue };
+        (lists, longest) = (lists + 1, list.len());
+    }
+    lists
 }
