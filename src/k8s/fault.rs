@@ -82,7 +82,8 @@ impl Fault {
         let (state, reason) = match status.code {
             // The client takes any JSON for a refusal that is not what was asked for.
             0 => return Self::malformed("an answer that cannot be read"),
-            401 | 403 => (State::Forbidden, "forbidden"),
+            401 => (State::Failing, "unauthorized"),
+            403 => (State::Forbidden, "forbidden"),
             404 => (State::Absent, "absent"),
             410 => (State::Failing, "expired"),
             429 => (State::Failing, "throttled"),
@@ -140,7 +141,7 @@ mod tests {
             let fault = Fault::refused(&status(code));
             (fault.state.label(), fault.reason)
         };
-        assert_eq!(told(401), ("forbidden", "forbidden"));
+        assert_eq!(told(401), ("failing", "unauthorized"));
         assert_eq!(told(403), ("forbidden", "forbidden"));
         assert_eq!(told(404), ("absent", "absent"));
         assert_eq!(told(410), ("failing", "expired"));
