@@ -3,7 +3,7 @@ CARGO ?= cargo
 DOCKER ?= docker
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo demo-k8s test lint fuzz docs load image image-check clean
+.PHONY: help demo demo-k8s test e2e-kind lint fuzz docs load image image-check clean e2e-gateways
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -27,10 +27,21 @@ test: lint ## lints, documentation, and all tests; installs the real Envoy and K
 	@e2e/helm/build.sh > /dev/null || [ "$$CI" != true ]
 	$(CARGO) test --workspace
 
+e2e-kind: ## the scenarios of the tests on a cluster of kind with GATEWAY (istio, envoy-gateway); needs Docker
+	@e2e/kind.sh $(GATEWAY)
+
 lint: ## formatting and lints, warnings are errors; documentation builds without a broken link
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets --all-features -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --quiet --no-deps --document-private-items --workspace
+
+e2e-gateways: ## put the real Envoy Gateway and istiod in front of Lodesman; builds them once (15 minutes, 15 GB of disk meanwhile)
+	@scripts/envoy.sh > /dev/null
+	@scripts/testkube.sh > /dev/null
+	@planes=$$(e2e/gateways/build.sh) && \
+	  $(CARGO) build --quiet -p lodesman --bin lodesman && \
+	  $(CARGO) build --quiet -p lodesman-e2e --no-default-features --features gateways --bin gateways && \
+	  e2e/gateways/run.sh target/debug/gateways --planes "$$planes"
 
 fuzz: ## coverage-guided fuzzing, SECONDS_EACH (60) for each target; needs a nightly toolchain, installs cargo-fuzz
 	@$(CARGO) fuzz --version > /dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-fuzz

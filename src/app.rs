@@ -55,7 +55,7 @@ const LONGEST_DOCUMENT: u64 = 1 << 20;
 pub struct App {
     flags: Flags,
     tables: Vec<&'static [Plugin]>,
-    told: Vec<Event>,
+    source: Option<mpsc::Receiver<Event>>,
     log_level: Option<telemetry::LogLevel>,
 }
 
@@ -104,7 +104,7 @@ struct Parts {
 impl App {
     /// A picker as the flags say, with the plugins of this crate.
     pub fn new(flags: Flags) -> Self {
-        Self { flags, tables: vec![PLUGINS], told: Vec::new(), log_level: None }
+        Self { flags, tables: vec![PLUGINS], source: None, log_level: None }
     }
 
     /// Adds plugins that are not of this crate.
@@ -114,10 +114,12 @@ impl App {
         self
     }
 
-    /// Tells the pool something before its source does.
+    /// Has the pool from the embedding program, not from what flags and configuration name: its endpoints, what is said of
+    /// requests, its failure mode. It is ready after the first list of endpoints; when the sender is gone, what was told
+    /// last holds on.
     #[must_use]
-    pub fn told(mut self, events: Vec<Event>) -> Self {
-        self.told = events;
+    pub fn with_source(mut self, events: mpsc::Receiver<Event>) -> Self {
+        self.source = Some(events);
         self
     }
 
@@ -132,9 +134,9 @@ impl App {
     ///
     /// # Errors
     /// When the configuration is bad or a port is taken; nothing runs then.
-    pub async fn start(self, data: Handle, control: Handle) -> Result<Running, StartError> {
+    pub async fn start(mut self, data: Handle, control: Handle) -> Result<Running, StartError> {
         let resolved = resolved(&self.flags, &self.tables)?;
-        let source = Source::of(&self.flags, &resolved).await?;
+        let source = Source::of(&self.flags, &resolved, self.source.take()).await?;
         let Source { namespace, pool, .. } = &source;
         let limits = limits(&self.flags, &resolved);
         let metrics = Metrics::new(namespace, pool, self.flags.listen.enable_grpc_stream_metrics);
@@ -193,11 +195,7 @@ impl App {
             readiness: parts.readiness.clone(),
             prefix: parts.prefix.clone(),
         };
-        let mut state = State::new(self.flags.scrape.metrics_staleness_threshold);
-        for event in self.told.iter().cloned() {
-            state.apply(event, server::clock::now());
-        }
-        parts.pool.store(Arc::new(state.snapshot()));
+        let state = State::new(self.flags.scrape.metrics_staleness_threshold);
         tasks.run(Plane::Control, "pool", publish(state, queue, published));
         source.follow(events, parts.readiness.clone(), &parts.metrics, tasks);
         Ok(())

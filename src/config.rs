@@ -14,7 +14,6 @@ pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::sources::Sources;
 pub use self::target::{LabelSelector, TargetPorts};
-pub use crate::units::{self, ChunkBytes, GoDuration, Quantity};
 
 pub mod address;
 pub mod argv;

@@ -9,6 +9,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use kube::core::Object;
 use kube::discovery::ApiResource;
 use kube::{Api, Client, Resource};
@@ -23,14 +24,15 @@ use crate::pool::readiness::Readiness;
 pub use self::client::{Access, AccessError};
 pub use self::gauges::Watches;
 
-use self::convert::{Member, Target};
+use self::convert::{Member, Said, Target};
+use self::events::Notice;
 use self::follow::{Follower, Labels, Listing, Timing};
 use self::judge::{Judge, Kept};
 use self::keep::Keeper;
 use self::kind::Kind;
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::verdict::Verdict;
-use self::view::{Said, View};
+use self::view::View;
 
 pub mod events;
 pub mod lease;
@@ -98,6 +100,8 @@ pub struct Outlets {
     pub readiness: watch::Sender<Readiness>,
     /// What is to be said of objects.
     pub verdicts: watch::Sender<Arc<[Verdict]>>,
+    /// What a person should know of the pool; when it is full, they are lost.
+    pub notices: mpsc::Sender<Notice>,
 }
 
 impl Source {
@@ -111,21 +115,24 @@ impl Source {
             kinds: vec![],
             tasks: vec![],
         };
-        let (view, pool) = match members {
+        let (view, pool, regarding) = match members {
             Members::Pool(group) => {
                 let key = format!("InferencePool {}/{name}", followers.namespace);
-                (View::of_pool(key), followers.pool(&name, group))
+                let regarding = reference(&pools(group), &followers.namespace, &name);
+                (View::of_pool(key), followers.pool(&name, group), regarding)
             }
             Members::Selected { selector, ports } => {
                 let none = watch::channel(Listing::default()).1;
-                (View::of_selector(Target::new(&selector, ports)), none)
+                let view = View::of_selector(Target::new(&selector, ports));
+                (view, none, ObjectReference::default())
             }
         };
         let labels = watch::Sender::default();
         let pods = followers.pods(labels.subscribe());
         let listed = objects::Kind::ALL.map(|kind| (kind, followers.objects(kind)));
         let judge = Judge { pool: name, listed };
-        Self { followers, keeper: Keeper { view, pool, pods, labels }, judge }
+        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None };
+        Self { followers, keeper, judge }
     }
 
     /// The metrics of its watches.
@@ -158,6 +165,26 @@ impl Debug for Source {
     }
 }
 
+/// How the API server is asked for pools of a group.
+fn pools(group: PoolGroup) -> ApiResource {
+    let (group, version) = match group {
+        PoolGroup::V1 => (GROUP, "v1"),
+        PoolGroup::V1Alpha2 => (LEGACY_GROUP, "v1alpha2"),
+    };
+    resource(group, version, "InferencePool", "inferencepools")
+}
+
+/// An object, as an Event has it, still without its UID.
+fn reference(resource: &ApiResource, namespace: &str, name: &str) -> ObjectReference {
+    ObjectReference {
+        api_version: Some(resource.api_version.clone()),
+        kind: Some(resource.kind.clone()),
+        namespace: Some(namespace.to_owned()),
+        name: Some(name.to_owned()),
+        ..ObjectReference::default()
+    }
+}
+
 /// One follower for each kind, not running yet.
 struct Followers {
     client: Client,
@@ -169,11 +196,7 @@ struct Followers {
 
 impl Followers {
     fn pool(&mut self, name: &str, group: PoolGroup) -> watch::Receiver<Listing<Said>> {
-        let (api_group, version) = match group {
-            PoolGroup::V1 => (GROUP, "v1"),
-            PoolGroup::V1Alpha2 => (LEGACY_GROUP, "v1alpha2"),
-        };
-        let resource = resource(api_group, version, "InferencePool", "inferencepools");
+        let resource = pools(group);
         let kind = self.kind(&resource.group, &resource.plural, "the endpoints");
         let only = Some(format!("metadata.name={name}"));
         match group {

@@ -13,7 +13,6 @@ mod kube {
     mod judged;
     mod leader;
     mod life;
-    mod load;
     mod members;
     mod outage;
     mod rights;

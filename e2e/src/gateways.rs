@@ -15,6 +15,7 @@ mod pods;
 mod site;
 mod subset;
 mod table;
+mod versions;
 
 use std::path::PathBuf;
 
@@ -39,7 +40,7 @@ pub struct Options {
     /// Folder of the manifests
     #[arg(long, value_name = "DIR", default_value = "manifests")]
     pub manifests: PathBuf,
-    /// Page whose table of results is compared, or with UPDATE_EXPECT=1 written; none if a gateway is named
+    /// Page whose table of results is compared, or written with `UPDATE_EXPECT=1`; none if a gateway is named
     #[arg(long, value_name = "FILE", default_value = "docs/gateways.md")]
     pub page: PathBuf,
     /// Try these gateways alone
@@ -78,7 +79,8 @@ pub async fn run(options: &Options, say: impl Fn(&str)) -> Result<()> {
     let deviations = table.deviations();
     ensure!(deviations.is_empty(), "not as expected:\n{}", deviations.join("\n"));
     if options.only.is_empty() {
-        table.settle(&options.page, "")?;
+        let update = std::env::var("UPDATE_EXPECT").is_ok_and(|update| update == "1");
+        table.settle(&options.page, &versions::all(&parts).await?, update)?;
     }
     Ok(())
 }
@@ -92,6 +94,6 @@ async fn try_all(mut site: Site, table: &mut Table, say: &impl Fn(&str)) {
             Err(error) => format!("{error:#}"),
         };
         say(&format!("  {}: {seen}", case.title()));
-        table.add(&site, case, expected, seen);
+        table.add((site.gateway, site.mode), case, expected, seen);
     }
 }

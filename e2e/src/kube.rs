@@ -3,6 +3,7 @@
 //! - [`Cluster`] is kube-apiserver over etcd, without kubelets, scheduler and networks;
 //! - [`Namespace`] is a place of its own in it for one test, with a client that may do everything;
 //! - [`Kubelet`] gives pods addresses and makes them ready, as kubelets do;
+//! - [`Node`] runs the pods of a namespace as processes;
 //! - [`audit`] tells what an account asked for, and what it was refused.
 //!
 //! Tests share one server for each test binary ([`Cluster::shared`]); those that stop it or change
@@ -16,6 +17,7 @@ mod credentials;
 mod etcd;
 mod kubelet;
 mod namespace;
+mod node;
 pub mod objects;
 mod port;
 mod server;
@@ -35,6 +37,7 @@ pub use self::account::Account;
 pub use self::container::Container;
 pub use self::kubelet::Kubelet;
 pub use self::namespace::{Kind, Namespace};
+pub use self::node::Node;
 pub use self::server::Server;
 
 /// An API server and a way to be its administrator.
@@ -85,7 +88,8 @@ impl Cluster {
         }
     }
 
-    fn existing(kubeconfig: PathBuf) -> Self {
+    /// A cluster that is there already, with kubectl from the path.
+    pub fn existing(kubeconfig: PathBuf) -> Self {
         Self { kubeconfig, kubectl: "kubectl".into(), server: None }
     }
 

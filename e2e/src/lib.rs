@@ -9,9 +9,11 @@
 //! - [`Lodesman`] and [`Fleet`] start the binary as a picker and as simulated model servers;
 //! - `Cluster` starts a real Kubernetes API server, and `Namespace` plays the rest of a cluster;
 //! - [`Process`] is any other program;
+//! - [`chat`] lets clients chat without pause;
 //! - [`client`] is an HTTP client that can send and read piece by piece;
 //! - [`eventually`] waits for a condition with a deadline.
 
+pub mod chat;
 pub mod client;
 pub mod demo;
 pub mod envoy;
@@ -26,6 +28,8 @@ pub mod load;
 pub mod lodesman;
 pub mod percentile;
 pub mod process;
+#[cfg(feature = "kube")]
+pub mod scenarios;
 pub mod stop;
 #[cfg(test)]
 #[cfg(feature = "load")]

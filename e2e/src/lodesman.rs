@@ -101,10 +101,25 @@ impl Fleet {
         args: impl IntoIterator<Item = S>,
     ) -> Result<Self> {
         let mut command = Command::new(binary);
-        command
-            .args(["sim", "--address", &address.ip().to_string()])
-            .args(["--port", &address.port().to_string(), "--servers", &servers.to_string()])
-            .args(args);
+        command.args(["sim", "--address", &address.ip().to_string()]).args([
+            "--port",
+            &address.port().to_string(),
+            "--servers",
+            &servers.to_string(),
+        ]);
+        Self::launch(command, args, servers).await
+    }
+
+    /// Runs `command` with `args` and waits for the so many servers that they mean.
+    ///
+    /// # Errors
+    /// As [`Fleet::start`].
+    pub async fn launch<S: AsRef<OsStr>>(
+        mut command: Command,
+        args: impl IntoIterator<Item = S>,
+        servers: usize,
+    ) -> Result<Self> {
+        command.args(args);
         let mut process = Process::spawn(command)?;
         let ready = process.find(START, |lines| {
             let open: Vec<SocketAddr> = lines

@@ -10,7 +10,7 @@ use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::supervisor::{Plane, Supervisor};
-use crate::k8s::events::{self, Publisher};
+use crate::k8s::events::{self, Notice, Publisher};
 use crate::k8s::lease::{self, Candidate, Leader, Leadership};
 use crate::k8s::status::Writer;
 use crate::k8s::verdict::Verdict;
@@ -29,14 +29,14 @@ pub(super) struct Seat {
 }
 
 impl Seat {
-    /// Takes part from now on, to the drain.
+    /// Takes part from now on, to the drain; takes notices on the pool.
     pub(super) fn take(
         self,
         metrics: &LeaderMetrics,
         verdicts: watch::Receiver<Arc<[Verdict]>>,
         readiness: &watch::Sender<Readiness>,
         tasks: &mut Supervisor,
-    ) {
+    ) -> mpsc::Sender<Notice> {
         let Self { client, namespace, pool, instance, elected } = self;
         let place = (namespace.as_str(), pool.as_str());
         let identity = lease::identity(&instance);
@@ -45,7 +45,8 @@ impl Seat {
         tasks.run(Plane::Control, "lease", until_drained(candidate, readiness.subscribe()));
         let (notices, queue) = mpsc::channel(events::QUEUE);
         let access = (client.clone(), namespace.as_str());
-        let writer = Writer::new(access, verdicts, leadership.clone(), notices, metrics.clone());
+        let (who, to) = (leadership.clone(), notices.clone());
+        let writer = Writer::new(access, verdicts, who, to, metrics.clone());
         tasks.run(Plane::Control, "status", writer.run());
         let access = (client, namespace.as_str());
         let publisher = Publisher::new(access, instance, leadership.clone(), metrics.clone());
@@ -54,6 +55,7 @@ impl Seat {
             readiness.send_modify(|readiness| readiness.standby = Leader::Unknown.failure());
             tasks.run(Plane::Control, "leadership", gate(leadership, readiness.clone()));
         }
+        notices
     }
 }
 

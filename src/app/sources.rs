@@ -34,6 +34,8 @@ enum Kind {
     Discovery(discovery::Source),
     /// An InferencePool, or pods by their labels.
     Kubernetes(Box<k8s::Source>, Seat),
+    /// The program that embeds the picker.
+    Embedding(mpsc::Receiver<Event>),
     /// Nothing is decided.
     Null,
 }
@@ -46,16 +48,24 @@ struct Environment {
 }
 
 impl Source {
-    /// The source that flags and configuration name.
+    /// The embedding program where it is a source, else what flags and configuration name.
     ///
     /// # Errors
     /// When they name none or two, or Kubernetes is named and cannot be asked.
-    pub(super) async fn of(flags: &Flags, resolved: &Resolved) -> Result<Self, StartError> {
+    pub(super) async fn of(
+        flags: &Flags,
+        resolved: &Resolved,
+        embedding: Option<mpsc::Receiver<Event>>,
+    ) -> Result<Self, StartError> {
         let environment = Environment {
             namespace: std::env::var("NAMESPACE").ok(),
             pod_name: std::env::var("POD_NAME").ok(),
         };
-        if let Some(kind) = discovered(flags, resolved)? {
+        let outside = match embedding {
+            Some(events) => Some(Kind::Embedding(events)),
+            None => discovered(flags, resolved)?,
+        };
+        if let Some(kind) = outside {
             return Ok(Self::outside(flags, &environment, kind));
         }
         let access = Access::infer().await;
@@ -116,14 +126,25 @@ impl Source {
             }),
             Kind::Kubernetes(source, seat) => {
                 let verdicts = watch::Sender::new(Arc::default());
-                seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                let notices = seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
                 tasks.spawn(Plane::Control, "kubernetes", async move {
-                    Ok(source.run(Outlets { events, readiness, verdicts }).await?)
+                    Ok(source.run(Outlets { events, readiness, verdicts, notices }).await?)
                 });
             }
+            Kind::Embedding(told) => tasks.run(Plane::Control, "source", relay(told, events)),
             Kind::Null => {}
         }
     }
+}
+
+/// Tells the pool what the embedding program tells.
+async fn relay(mut told: mpsc::Receiver<Event>, events: mpsc::Sender<Event>) {
+    while let Some(event) = told.recv().await {
+        if events.send(event).await.is_err() {
+            break;
+        }
+    }
+    std::future::pending().await
 }
 
 /// The source outside Kubernetes; none when it is Kubernetes.

@@ -6,8 +6,8 @@ use serde_json::{Map, Value};
 use crate::config::file;
 use crate::config::limits::Limits;
 use crate::config::resolve::Destinations;
-use crate::config::units::{GoDuration, Quantity};
 use crate::pool::FailureMode;
+use crate::units::{GoDuration, Quantity};
 
 /// The document, with everything that a file may leave to defaults.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -10,8 +10,8 @@ use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
 use crate::config::resolve::Destinations;
-use crate::config::units::{GoDuration, Quantity};
 use crate::pool::FailureMode;
+use crate::units::{GoDuration, Quantity};
 
 /// The version that is read and written.
 pub(in crate::config) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";

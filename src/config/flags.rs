@@ -14,8 +14,8 @@ use crate::config::address::Address;
 use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
-use crate::config::units::{GoDuration, Quantity};
 use crate::pool::FailureMode;
+use crate::units::{GoDuration, Quantity};
 
 mod kubernetes;
 mod later;

@@ -6,8 +6,8 @@ use clap::Args;
 use serde::Deserialize;
 
 use crate::config::reader::or_default;
-use crate::config::units::{ChunkBytes, GoDuration, Positive, Quantity};
 use crate::director::DECISION_DEADLINE;
+use crate::units::{ChunkBytes, GoDuration, Positive, Quantity};
 
 const MIB: u64 = 1 << 20;
 

@@ -8,8 +8,8 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::config::engines::{BadSelector, Engine, Engines, Metric, Selector, Signal};
-use crate::config::units::GoDuration;
 use crate::schedule::registry::{BadParameters, Parameters, parameters};
+use crate::units::GoDuration;
 
 /// The shortest interval; shorter ones are raised to it, as in the reference.
 pub const MIN_INTERVAL: Duration = Duration::from_millis(50);

@@ -252,20 +252,17 @@ impl Exchange {
         let (routes, client) = (self.director.routes(), parsed.model_name());
         self.priority = routes.priority(self.head.objective.text(), client);
         let dice = u64::try_from(self.identity >> 64).unwrap_or_default();
-        let ruled = routes.target(client, dice);
-        let Some(model) = ruled.or_else(|| self.head.model_rewrite.text()) else {
-            return Target::default();
-        };
-        if self.observed {
-            return Target::default();
-        }
+        let targets = routes.targets(client);
+        let ruled = targets.and_then(|targets| targets.draw(dice));
+        let wanted = ruled.or_else(|| self.head.model_rewrite.text());
+        let Some(model) = wanted.filter(|_| !self.observed) else { return Target::default() };
         if !parsed.api.rewritable() || parsed.reading == Reading::Opaque || !parsed.complete {
             self.anomaly("model_not_rewritable");
             return Target::default();
         }
         Target {
             model: (client != Some(model)).then(|| model.to_owned()),
-            object: routes.object(client).cloned(),
+            object: targets.map(|targets| Arc::clone(targets.object())),
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
 use super::types::pool::{PickerRef, Port};
@@ -33,25 +34,41 @@ impl Target {
     }
 }
 
-/// What a pool says; an error when it cannot be served, and none when it is being deleted.
-pub(super) fn pool(pool: Pool) -> Option<Result<Target, String>> {
+/// What a pool says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Said {
+    /// The pool's UID.
+    pub(super) uid: String,
+    /// Its members, or why it cannot be served.
+    pub(super) target: Result<Target, String>,
+}
+
+impl Said {
+    fn new(metadata: ObjectMeta, target: impl FnOnce() -> Result<Target, String>) -> Option<Self> {
+        let said = || Self { uid: metadata.uid.unwrap_or_default(), target: target() };
+        metadata.deletion_timestamp.is_none().then(said)
+    }
+}
+
+/// What a pool says; none when it is being deleted.
+pub(super) fn pool(pool: Pool) -> Option<Said> {
     let spec = pool.spec;
     let target = || {
         let ports: Vec<i64> =
             spec.target_ports.iter().map(|Port { number }| i64::from(*number)).collect();
         target(spec.selector.match_labels, &ports, spec.endpoint_picker_ref.as_ref())
     };
-    pool.metadata.deletion_timestamp.is_none().then(target)
+    Said::new(pool.metadata, target)
 }
 
 /// The same of a pool v1alpha2.
-pub(super) fn legacy_pool(pool: LegacyPool) -> Option<Result<Target, String>> {
+pub(super) fn legacy_pool(pool: LegacyPool) -> Option<Said> {
     let spec = pool.spec;
     let target = || {
         let port = i64::from(spec.target_port_number);
         target(spec.selector, &[port], spec.extension_ref.as_ref())
     };
-    pool.metadata.deletion_timestamp.is_none().then(target)
+    Said::new(pool.metadata, target)
 }
 
 fn target(

@@ -17,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::fault::{Fault, State};
-use super::lease::Leadership;
+use super::lease::{Leader, Leadership};
 use super::verdict::shortened;
 use crate::metrics::LeaderMetrics;
 
@@ -100,10 +100,11 @@ impl Publisher {
         }
     }
 
-    /// Writes notices while this replica leads; ends when there will be no more.
+    /// Writes notices while this replica leads; they wait while it is not known who does. Ends when there will be no more.
     pub async fn run(mut self, mut notices: mpsc::Receiver<Notice>) {
         while let Some(notice) = notices.recv().await {
-            if !self.leadership.ours() || self.refused_until.is_some_and(|at| Instant::now() < at) {
+            let refused = self.refused_until.is_some_and(|at| Instant::now() < at);
+            if refused || !self.leads().await {
                 continue;
             }
             let outcome = timeout(ANSWER, self.publish(notice)).await;
@@ -111,6 +112,15 @@ impl Publisher {
             self.note(outcome);
             sleep(PACE).await;
         }
+    }
+
+    /// Whether this replica leads, once it is known who does.
+    async fn leads(&mut self) -> bool {
+        let leader = match self.leadership.leader() {
+            Leader::Unknown => self.leadership.changed_from(Leader::Unknown).await,
+            known @ (Leader::Us | Leader::Other | Leader::Forbidden) => known,
+        };
+        leader == Leader::Us
     }
 
     async fn publish(&mut self, notice: Notice) -> Result<(), Fault> {

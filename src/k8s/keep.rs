@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::api::core::v1::ObjectReference;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Outlets;
-use super::convert::Member;
+use super::convert::{Member, Said};
+use super::events::Notice;
 use super::follow::{Listing, changed};
-use super::view::{Outcome, Said, View};
+use super::view::{Outcome, Trouble, View};
 use crate::pool::Event;
 use crate::pool::readiness::Readiness;
 
@@ -24,6 +26,10 @@ pub(super) struct Keeper {
     pub(super) pods: watch::Receiver<Listing<Member>>,
     /// Which pods are to be listed.
     pub(super) labels: watch::Sender<Option<Arc<str>>>,
+    /// The pool, for notices.
+    pub(super) regarding: ObjectReference,
+    /// What was noticed last.
+    pub(super) noticed: Option<Trouble>,
 }
 
 impl Keeper {
@@ -32,6 +38,7 @@ impl Keeper {
         loop {
             let outcome = self.look();
             let again = outcome.again;
+            self.notice(&outlets);
             if self.tell(outcome, &outlets).await.is_none() {
                 return;
             }
@@ -50,6 +57,19 @@ impl Keeper {
         let (pool, pods) = (self.pool.borrow_and_update(), self.pods.borrow_and_update());
         self.view.pool(&pool, now);
         self.view.outcome(&pool, &pods, now)
+    }
+
+    /// Sends a notice of new trouble; where nobody takes it, it is lost.
+    fn notice(&mut self, outlets: &Outlets) {
+        let trouble = self.view.trouble();
+        if trouble == self.noticed {
+            return;
+        }
+        if let Some(Trouble { uid, reason, note }) = trouble.clone() {
+            let regarding = ObjectReference { uid: Some(uid), ..self.regarding.clone() };
+            outlets.notices.try_send(Notice { regarding, reason, note }).ok();
+        }
+        self.noticed = trouble;
     }
 
     /// None when nobody listens.

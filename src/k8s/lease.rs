@@ -22,6 +22,11 @@ use tokio_util::sync::CancellationToken;
 use super::fault::{Fault, State};
 use crate::metrics::LeaderMetrics;
 
+use self::leader::Term;
+pub use self::leader::{Leader, Leadership};
+
+mod leader;
+
 /// How long the others wait for a renewal; as controller-runtime has it, like the two that follow.
 pub const DURATION: Duration = Duration::from_secs(15);
 
@@ -40,100 +45,6 @@ const RELEASE: Duration = Duration::from_secs(2);
 /// What a Role must have.
 const RULE: &str =
     "{apiGroups: [coordination.k8s.io], resources: [leases], verbs: [get, create, update]}";
-
-/// Who leads, as far as this replica knows.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Leader {
-    /// The API server was not asked, or does not answer.
-    #[default]
-    Unknown,
-    /// This replica.
-    Us,
-    /// Another replica.
-    Other,
-    /// We may not hold the lease.
-    Forbidden,
-}
-
-impl Leader {
-    /// Why this replica does not lead, in words.
-    pub fn failure(self) -> Option<&'static str> {
-        match self {
-            Self::Us => None,
-            Self::Unknown => Some("the lease could not be asked for"),
-            Self::Other => Some("another replica leads"),
-            Self::Forbidden => Some("the lease is forbidden: our Role lacks the rule for leases"),
-        }
-    }
-}
-
-/// What tells this replica from all others, also from itself before a restart; `pod` is the name of our pod.
-pub fn identity(pod: &str) -> String {
-    format!("{pod}_{}", uuid::Uuid::new_v4())
-}
-
-/// Tells who leads.
-#[derive(Clone, Debug)]
-pub struct Leadership {
-    term: watch::Receiver<Term>,
-}
-
-/// What the last attempt gave; `until` is meant for [`Leader::Us`].
-#[derive(Clone, Copy, Debug)]
-struct Term {
-    leader: Leader,
-    until: Instant,
-}
-
-impl Term {
-    fn leader(self, now: Instant) -> Leader {
-        let over = self.leader == Leader::Us && now >= self.until;
-        if over { Leader::Unknown } else { self.leader }
-    }
-}
-
-impl Leadership {
-    /// Who leads now.
-    pub fn leader(&self) -> Leader {
-        self.term.borrow().leader(Instant::now())
-    }
-
-    /// Whether this replica leads now.
-    pub fn ours(&self) -> bool {
-        self.leader() == Leader::Us
-    }
-
-    /// The same for ever.
-    #[cfg(test)]
-    pub(super) fn fixed(leader: Leader) -> Self {
-        let until = Instant::now() + Duration::from_hours(24);
-        Self { term: watch::channel(Term { leader, until }).1 }
-    }
-
-    /// Waits until another leads than `known`, and tells who.
-    pub async fn changed_from(&mut self, known: Leader) -> Leader {
-        loop {
-            let term = *self.term.borrow_and_update();
-            let leader = term.leader(Instant::now());
-            if leader != known {
-                return leader;
-            }
-            let news = news(&mut self.term);
-            if leader == Leader::Us {
-                timeout_at(term.until, news).await.ok();
-            } else {
-                news.await;
-            }
-        }
-    }
-}
-
-/// Waits for another term, for ever when there will be none.
-async fn news(term: &mut watch::Receiver<Term>) {
-    if term.changed().await.is_err() {
-        std::future::pending::<()>().await;
-    }
-}
 
 /// A replica that wants to lead.
 #[derive(Debug)]
@@ -158,7 +69,7 @@ impl Candidate {
         metrics: LeaderMetrics,
     ) -> (Self, Leadership) {
         let term = Term { leader: Leader::Unknown, until: Instant::now() };
-        let (sender, receiver) = watch::channel(term);
+        let (sender, leadership) = Leadership::new(term);
         let candidate = Self {
             leases: Api::namespaced(client, namespace),
             name: format!("epp-{namespace}-{pool}.llm-d.ai"),
@@ -168,7 +79,7 @@ impl Candidate {
             written: None,
             seen: None,
         };
-        (candidate, Leadership { term: receiver })
+        (candidate, leadership)
     }
 
     /// Leads whenever it can until told to stop; then gives the lease up, so that another replica takes over at once.
@@ -350,6 +261,11 @@ impl Candidate {
         let lease = Lease { metadata, spec: Some(spec) };
         self.leases.replace(&self.name, &PostParams::default(), &lease).await.map(drop)
     }
+}
+
+/// What tells this replica from all others, also from itself before a restart; `pod` is the name of our pod.
+pub fn identity(pod: &str) -> String {
+    format!("{pod}_{}", uuid::Uuid::new_v4())
 }
 
 /// Up to a fifth more, so that replicas do not ask in step.

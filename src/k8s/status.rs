@@ -176,7 +176,10 @@ impl Writer {
 
     /// Sends a notice of a fault that neither the status nor an earlier notice tells; where nobody takes it, it is lost.
     fn announce(&mut self, verdict: &Verdict) {
-        let Some((reason, warning)) = verdict.warning() else { return };
+        let Some((reason, warning)) = verdict.warning() else {
+            self.announced.remove(&verdict.uid);
+            return;
+        };
         let says = (reason, warning.message.clone());
         if verdict.present.iter().any(|present| warning.is(present))
             || self.announced.get(&verdict.uid) == Some(&says)

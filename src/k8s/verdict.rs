@@ -1,26 +1,19 @@
 //! What is to be said of an object to its author: its status conditions.
 
-use std::fmt;
-
 use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 
 use super::objects::{Entry, Kind};
+
+pub(super) use self::findings::{Findings, quoted, shortened};
+
+mod findings;
 
 /// Whether the object is in effect, at least in part.
 pub const ACCEPTED: &str = "Accepted";
 
 /// Whether another object stands over this one.
 pub const CONFLICTED: &str = "Conflicted";
-
-/// So many findings of one sort are spelled out; the others are counted.
-const SPELLED: usize = 4;
-
-/// Characters of a name in a message.
-const LONGEST_NAME: usize = 64;
-
-/// Bytes of a message; the note of an Event may have 1,024.
-const LONGEST_MESSAGE: usize = 1_000;
 
 /// What an object's status is to say, and what it says.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,15 +76,8 @@ impl Verdict {
 
     /// The object, as an Event has it.
     pub(super) fn reference(&self, namespace: &str) -> ObjectReference {
-        let resource = self.kind.resource();
-        ObjectReference {
-            api_version: Some(resource.api_version),
-            kind: Some(resource.kind),
-            namespace: Some(namespace.to_owned()),
-            name: Some(self.name.clone().into()),
-            uid: Some(self.uid.clone().into()),
-            ..ObjectReference::default()
-        }
+        let object = super::reference(&self.kind.resource(), namespace, &self.name);
+        ObjectReference { uid: Some(self.uid.clone().into()), ..object }
     }
 
     /// What the author should hear of although nobody looks at the status: what is wrong, and the condition that says so.
@@ -167,108 +153,6 @@ impl Reason {
             Self::NoConflicts => "NoConflicts",
         }
     }
-}
-
-/// What was found while an object was judged.
-#[derive(Debug, Default)]
-pub(super) struct Findings {
-    in_effect: bool,
-    conflicts: Notes,
-    invalid: Notes,
-    remarks: Notes,
-}
-
-impl Findings {
-    /// A part of the object is in effect.
-    pub(super) fn in_effect(&mut self) {
-        self.in_effect = true;
-    }
-
-    /// A part of the object gives way to another object.
-    pub(super) fn conflict(&mut self, reason: Reason, text: impl FnOnce() -> String) {
-        self.conflicts.add(reason, text);
-    }
-
-    /// A part of the object makes no sense.
-    pub(super) fn invalid(&mut self, reason: Reason, text: impl FnOnce() -> String) {
-        self.invalid.add(reason, text);
-    }
-
-    /// Something that does no harm, but is not as its author may think.
-    pub(super) fn remark(&mut self, text: impl FnOnce() -> String) {
-        self.remarks.add(Reason::Accepted, text);
-    }
-
-    fn fault(&self) -> Option<Reason> {
-        self.invalid.reason.or(self.conflicts.reason)
-    }
-
-    fn accepted(&self) -> Wanted {
-        let fault = self.fault();
-        let reason = match fault {
-            None => Reason::Accepted,
-            Some(_) if self.in_effect => Reason::PartlyAccepted,
-            Some(reason) => reason,
-        };
-        let notes = [&self.invalid, &self.conflicts, &self.remarks];
-        let texts: Vec<_> =
-            notes.iter().filter(|notes| notes.count > 0).map(ToString::to_string).collect();
-        let message =
-            if texts.is_empty() { "in effect".to_owned() } else { shortened(texts.join("; ")) };
-        let holds = self.in_effect || fault.is_none();
-        Wanted { kind: ACCEPTED, holds, reason, message }
-    }
-
-    fn conflicted(&self) -> Option<Wanted> {
-        let reason = self.conflicts.reason?;
-        let message = shortened(self.conflicts.to_string());
-        Some(Wanted { kind: CONFLICTED, holds: true, reason, message })
-    }
-}
-
-/// Findings of one sort.
-#[derive(Debug, Default)]
-struct Notes {
-    /// The first one's.
-    reason: Option<Reason>,
-    texts: Vec<String>,
-    count: usize,
-}
-
-impl Notes {
-    fn add(&mut self, reason: Reason, text: impl FnOnce() -> String) {
-        self.reason.get_or_insert(reason);
-        self.count += 1;
-        if self.texts.len() < SPELLED {
-            self.texts.push(text());
-        }
-    }
-}
-
-impl fmt::Display for Notes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.texts.join("; "))?;
-        match self.count - self.texts.len() {
-            0 => Ok(()),
-            more => write!(f, "; and {more} more"),
-        }
-    }
-}
-
-/// A name from an object, as it stands in a message.
-pub(super) fn quoted(name: &str) -> String {
-    let short: String = name.chars().take(LONGEST_NAME).collect();
-    let more = if short.len() < name.len() { "…" } else { "" };
-    format!("{short:?}{more}")
-}
-
-/// A message that is not longer than it may be.
-pub(super) fn shortened(mut message: String) -> String {
-    if message.len() > LONGEST_MESSAGE {
-        message.truncate(message.floor_char_boundary(LONGEST_MESSAGE - '…'.len_utf8()));
-        message.push('…');
-    }
-    message
 }
 
 #[cfg(test)]

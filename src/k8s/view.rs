@@ -16,21 +16,20 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::convert::{self, Member, Target};
+use super::convert::{self, Member, Said, Target};
 use super::follow::Listing;
 use crate::pool::{EndpointSpec, FailureMode};
 
 /// How long the endpoints of a deleted pool stay: it may come back, as by `kubectl replace --force`.
 const GRACE: Duration = Duration::from_secs(30);
 
-/// What a pool says, or why it cannot be served.
-pub(super) type Said = Result<Target, String>;
-
 /// What is known of the pool.
 #[derive(Debug)]
 pub(super) struct View {
     /// How messages call the pool.
     key: String,
+    /// The UID of the newest one.
+    uid: String,
     /// The last valid one.
     target: Option<Target>,
     /// Why the newest one is not valid.
@@ -58,10 +57,21 @@ pub(super) struct Outcome {
     pub(super) again: Option<Instant>,
 }
 
+/// Something that a person should mend.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Trouble {
+    /// The UID of the pool.
+    pub(super) uid: String,
+    /// In one word.
+    pub(super) reason: &'static str,
+    /// In a sentence.
+    pub(super) note: String,
+}
+
 impl View {
     /// No pool is known yet.
     pub(super) fn of_pool(key: String) -> Self {
-        Self { key, target: None, problem: None, gone: None, listed: false }
+        Self { key, uid: String::new(), target: None, problem: None, gone: None, listed: false }
     }
 
     /// There is no pool object; the target is fixed.
@@ -77,10 +87,12 @@ impl View {
         }
         let said = pool.items.values().next();
         self.problem = None;
-        match said {
-            Some(Ok(target)) => self.target = Some(target.clone()),
-            Some(Err(problem)) => self.problem = Some(problem.clone()),
-            None => {}
+        if let Some(Said { uid, target }) = said {
+            self.uid.clone_from(uid);
+            match target {
+                Ok(target) => self.target = Some(target.clone()),
+                Err(problem) => self.problem = Some(problem.clone()),
+            }
         }
         let gone = said.is_none() && self.target.is_some();
         self.gone = gone.then(|| self.gone.unwrap_or(now));
@@ -121,6 +133,18 @@ impl View {
             warning: self.invalid().map(|text| format!("{text}; the last valid state of it holds")),
             again: self.gone.map(|gone| gone + GRACE),
         }
+    }
+
+    /// What a person should know of the pool.
+    pub(super) fn trouble(&self) -> Option<Trouble> {
+        let (reason, note) = match (self.gone, self.invalid()) {
+            (Some(_), _) => {
+                ("PoolDeleted", format!("{} was deleted while it was served", self.key))
+            }
+            (None, Some(text)) => ("InvalidPool", text),
+            (None, None) => return None,
+        };
+        Some(Trouble { uid: self.uid.clone(), reason, note })
     }
 
     fn without_pool(&self, pool: &Listing<Said>) -> String {

@@ -46,11 +46,6 @@ pub struct EndpointSpec {
 }
 
 impl EndpointSpec {
-    /// Whether an address is one of the endpoint's host.
-    pub fn has_ip(&self, ip: IpAddr) -> bool {
-        self.address.ip() == ip || self.other_ips.contains(&ip)
-    }
-
     /// Whether both are the same server: what is known of one holds for the other.
     pub fn same(&self, other: &Self) -> bool {
         let Self { name, namespace, uid, address, other_ips: _, labels: _ } = self;

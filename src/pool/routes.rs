@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Priorities and model rewrites; replaced as a whole.
+/// Priorities and model rewrites; replaced as a whole. Bounded by the objects that the source has read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Routes {
     /// Priority by the name of an objective.
@@ -19,7 +19,7 @@ pub struct Routes {
 /// Models to ask for, each with its share of the requests; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Targets {
-    /// The InferenceModelRewrite that says so; empty where another object or nobody does.
+    /// The name of the object that says so.
     object: Arc<str>,
     /// Each with the sum of the weights up to its own.
     sums: Box<[(Box<str>, u64)]>,
@@ -32,41 +32,35 @@ impl Routes {
         objective.or_else(|| self.models.get(model?)).copied().unwrap_or(0)
     }
 
-    /// The model to ask for instead of the one that the client names, drawn by weight; none when no rule matches.
-    /// `dice` is random.
-    pub fn target(&self, model: Option<&str>, dice: u64) -> Option<&str> {
-        self.rule(model)?.draw(dice)
-    }
-
-    /// The InferenceModelRewrite that [`Routes::target`] follows, empty when it is none; none when no rule matches.
-    pub fn object(&self, model: Option<&str>) -> Option<&Arc<str>> {
-        self.rule(model).map(|targets| &targets.object)
-    }
-
-    fn rule(&self, model: Option<&str>) -> Option<&Targets> {
+    /// What to ask for instead of the model that the client names: its own targets, else those of all others.
+    pub fn targets(&self, model: Option<&str>) -> Option<&Targets> {
         model.and_then(|name| self.exact.get(name)).or(self.any.as_ref())
     }
 }
 
 impl Targets {
-    /// Models and their weights; none when there is no model. A weight of 0 counts as 1.
-    pub fn new<'a>(weighted: impl IntoIterator<Item = (&'a str, u32)>) -> Option<Self> {
+    /// Models and their weights, as the object of this name says; none when no weight is above 0.
+    pub fn new<'a>(
+        object: &str,
+        weighted: impl IntoIterator<Item = (&'a str, u32)>,
+    ) -> Option<Self> {
         let mut sum = 0;
         let add = |(name, weight): (&str, u32)| {
-            sum += u64::from(weight.max(1));
+            sum += u64::from(weight);
             (Box::from(name), sum)
         };
-        let sums: Box<[_]> = weighted.into_iter().map(add).collect();
-        (!sums.is_empty()).then(|| Self { object: Arc::default(), sums })
+        let weighted = weighted.into_iter().filter(|(_, weight)| *weight > 0);
+        let sums: Box<[_]> = weighted.map(add).collect();
+        (!sums.is_empty()).then(|| Self { object: object.into(), sums })
     }
 
-    /// The same, said by an InferenceModelRewrite of this name.
-    #[must_use]
-    pub fn of(self, object: &str) -> Self {
-        Self { object: object.into(), ..self }
+    /// The name of the object that says so.
+    pub fn object(&self) -> &Arc<str> {
+        &self.object
     }
 
-    fn draw(&self, dice: u64) -> Option<&str> {
+    /// One of the models, as often as its weight says; `dice` is random.
+    pub fn draw(&self, dice: u64) -> Option<&str> {
         let &(_, total) = self.sums.last()?;
         // The upper half of the product is uniform over 0 .. total.
         let point = u64::try_from((u128::from(dice) * u128::from(total)) >> 64).unwrap_or(0);
@@ -77,15 +71,18 @@ impl Targets {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+
     use super::*;
+
+    const CHAT: [(&str, u32); 3] = [("chat-v1", 3), ("chat-v0", 0), ("chat-v2", 1)];
 
     fn routes() -> Routes {
         Routes {
             objectives: [("batch".into(), -1)].into(),
             models: [("chat".into(), 1)].into(),
-            exact: [("chat".into(), Targets::new([("chat-v1", 3), ("chat-v2", 1)]).unwrap())]
-                .into(),
-            any: Targets::new([("small", 0)]).map(|targets| targets.of("rest")),
+            exact: [("chat".into(), Targets::new("canary", CHAT).unwrap())].into(),
+            any: Targets::new("rest", [("small", 1)]),
         }
     }
 
@@ -101,28 +98,29 @@ mod tests {
     #[test]
     fn an_exact_rule_stands_over_the_one_for_all() {
         let routes = routes();
-        assert_eq!(routes.target(Some("chat"), 0), Some("chat-v1"));
-        assert_eq!(routes.target(Some("other"), 0), Some("small"));
-        assert_eq!(routes.target(None, 0), Some("small"));
-        assert_eq!(Routes::default().target(Some("chat"), 0), None);
-        let object = |model| routes.object(model).map(|name| &**name);
-        assert_eq!(
-            [Some("chat"), Some("other"), None].map(object),
-            [Some(""), Some("rest"), Some("rest")]
-        );
+        let object = |model| routes.targets(model).map(|targets| &**targets.object());
+        assert_eq!(object(Some("chat")), Some("canary"));
+        assert_eq!(object(Some("other")), Some("rest"));
+        assert_eq!(object(None), Some("rest"));
+        assert_eq!(Routes::default().targets(Some("chat")), None);
     }
 
     #[test]
     fn targets_are_drawn_by_weight() {
-        let (routes, mut rng) = (routes(), fastrand::Rng::with_seed(7));
-        let drawn = (0..10_000).map(|_| routes.target(Some("chat"), rng.u64(..)).unwrap());
-        let first = drawn.filter(|name| *name == "chat-v1").count();
-        assert!((7_300..7_700).contains(&first), "{first} of 10,000, should be 7,500");
-        assert_eq!(routes.target(Some("chat"), u64::MAX), Some("chat-v2"));
+        let (targets, mut rng) =
+            (Targets::new("canary", CHAT).unwrap(), fastrand::Rng::with_seed(7));
+        let mut drawn = BTreeMap::new();
+        for _ in 0..10_000 {
+            *drawn.entry(targets.draw(rng.u64(..)).unwrap()).or_insert(0) += 1;
+        }
+        assert_eq!(drawn.keys().copied().collect::<Vec<_>>(), ["chat-v1", "chat-v2"]);
+        assert!((7_300..7_700).contains(&drawn["chat-v1"]), "{drawn:?}, should be 7,500 first");
+        assert_eq!(targets.draw(u64::MAX), Some("chat-v2"));
     }
 
     #[test]
-    fn no_targets_are_none() {
-        assert_eq!(Targets::new([]), None);
+    fn targets_without_weight_are_none() {
+        assert_eq!(Targets::new("empty", []), None);
+        assert_eq!(Targets::new("stopped", [("chat-v1", 0)]), None);
     }
 }

@@ -26,7 +26,7 @@ pub enum Allowed {
 }
 
 impl Subset {
-    /// Writes the ready endpoints of the pool that are allowed, each once.
+    /// Writes the ready endpoints of the pool that are allowed, each once, in slot order.
     pub fn candidates(&self, snapshot: &Snapshot, candidates: &mut Vec<Slot>) {
         candidates.clear();
         let Self::Only(allowed) = self else {

@@ -101,7 +101,7 @@ async fn a_fault_of_one_request_leaves_the_next_ones_alone() {
 
 /// A picker whose endpoints are not known yet.
 async fn unsynced(mode: &str) -> Rig {
-    Rig::unsynced(Vec::new(), &[&format!("--failure-mode={mode}")]).await
+    Rig::unsynced(&[&format!("--failure-mode={mode}")]).await
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! A picker in this process, the servers that it watches, and what it counts.
 
+use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::time::Duration;
@@ -8,10 +9,11 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::Parser;
 use lodesman::app::{Addresses, App, Running};
 use lodesman::config::Flags;
-use lodesman::pool::Event;
+use lodesman::pool::{EndpointSpec, Event};
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::{Client, eventually};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::mpsc;
 use tonic::transport::{Channel, Endpoint};
 
 use super::plugins;
@@ -51,63 +53,75 @@ struct Line {
 impl Rig {
     /// A picker over servers with these loads, once it has read them all.
     pub(crate) async fn of(loads: &[Load], args: &[&str]) -> Self {
-        Self::of_told(loads, Vec::new(), args).await
+        Self::read(loads, None, args).await
     }
 
     /// The same, with more that is known of the pool.
     pub(crate) async fn of_told(loads: &[Load], events: Vec<Event>, args: &[&str]) -> Self {
+        Self::read(loads, Some(events), args).await
+    }
+
+    async fn read(loads: &[Load], told: Option<Vec<Event>>, args: &[&str]) -> Self {
         let servers = Pods::start(loads).await;
-        let rig = Self::over(servers.addresses.clone(), servers, events, args).await;
+        let rig = Self::over(servers.addresses.clone(), servers, told, args).await;
         rig.holds("lodesman_metrics_staleness_seconds{", loads.len()).await;
         rig
     }
 
     /// A picker over so many endpoints of which nothing is known: nobody listens there.
     pub(crate) async fn blind(count: u8, args: &[&str]) -> Self {
-        Self::told(count, Vec::new(), args).await
+        Self::listed(silent(count), None, args).await
     }
 
     /// The same, with more that is known of the pool.
     pub(crate) async fn told(count: u8, events: Vec<Event>, args: &[&str]) -> Self {
-        let address = |n| SocketAddr::from((Ipv4Addr::new(127, 0, 1, n), 1));
-        Self::listed((1..=count).map(address).collect(), events, args).await
+        Self::listed(silent(count), Some(events), args).await
     }
 
     /// A picker over these endpoints.
     pub(crate) async fn at(pods: Vec<SocketAddr>, args: &[&str]) -> Self {
-        Self::listed(pods, Vec::new(), args).await
+        Self::listed(pods, None, args).await
     }
 
-    async fn listed(pods: Vec<SocketAddr>, events: Vec<Event>, args: &[&str]) -> Self {
+    async fn listed(pods: Vec<SocketAddr>, told: Option<Vec<Event>>, args: &[&str]) -> Self {
         let count = pods.len();
-        let rig = Self::over(pods, Pods::default(), events, args).await;
+        let rig = Self::over(pods, Pods::default(), told, args).await;
         rig.counts("llm_d_epp_ready_endpoints{", &[], count).await;
         rig
     }
 
-    /// A picker whose endpoints are not known yet, but what else is told of its pool.
-    pub(crate) async fn unsynced(events: Vec<Event>, args: &[&str]) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let missing = discovery(&directory.path().join("missing.yaml"), true);
-        Self::over(Vec::new(), Pods::default(), events, &[&[missing.as_str()], args].concat()).await
+    /// A picker whose endpoints are not known yet.
+    pub(crate) async fn unsynced(args: &[&str]) -> Self {
+        Self::over(Vec::new(), Pods::default(), Some(Vec::new()), args).await
     }
 
     /// A picker that gets its endpoints from elsewhere: its arguments say from where.
     pub(crate) async fn elsewhere(args: &[&str]) -> Self {
-        Self::over(Vec::new(), Pods::default(), Vec::new(), args).await
+        Self::over(Vec::new(), Pods::default(), None, args).await
     }
 
-    async fn over(pods: Vec<SocketAddr>, servers: Pods, events: Vec<Event>, args: &[&str]) -> Self {
+    /// A picker whose pool is `told` this before its endpoints, or has them from a flag.
+    async fn over(
+        pods: Vec<SocketAddr>,
+        servers: Pods,
+        told: Option<Vec<Event>>,
+        args: &[&str],
+    ) -> Self {
         plugins::panic_quietly();
         let list: Vec<String> = pods.iter().map(ToString::to_string).collect();
-        let endpoints = (!list.is_empty()).then(|| format!("--endpoints={}", list.join(",")));
+        let flagged = told.is_none() && !list.is_empty();
+        let endpoints = flagged.then(|| format!("--endpoints={}", list.join(",")));
         let fixed = "lodesman --grpc-port=0 --grpc-health-port=0 --metrics-port=0 --admin-port=0 \
                      --secure-serving=false";
         let line = fixed.split_whitespace().chain(endpoints.as_deref()).chain(args.iter().copied());
         let flags = Line::try_parse_from(line).expect("good flags").flags;
         let runtimes = vec![runtime(2), runtime(1)];
         let [data, control] = [&runtimes[0], &runtimes[1]].map(|runtime| runtime.handle().clone());
-        let app = App::new(flags).with_plugins(plugins::TABLE).told(events);
+        let app = App::new(flags).with_plugins(plugins::TABLE);
+        let app = match told {
+            Some(events) => app.with_source(source(events, &pods)),
+            None => app,
+        };
         let running = app.start(data, control).await.expect("a start");
         let addresses = running.addresses;
         let url = format!("http://127.0.0.1:{}", addresses.grpc.port());
@@ -213,6 +227,30 @@ impl Drop for Rig {
     fn drop(&mut self) {
         self.runtimes.drain(..).for_each(Runtime::shutdown_background);
     }
+}
+
+/// So many addresses where nobody listens.
+fn silent(count: u8) -> Vec<SocketAddr> {
+    let address = |n| SocketAddr::from((Ipv4Addr::new(127, 0, 1, n), 1));
+    (1..=count).map(address).collect()
+}
+
+/// A source that tells this and then the endpoints, if there are any.
+fn source(mut events: Vec<Event>, pods: &[SocketAddr]) -> mpsc::Receiver<Event> {
+    let spec = |&address: &SocketAddr| EndpointSpec {
+        name: address.to_string(),
+        namespace: "default".to_owned(),
+        uid: String::new(),
+        address,
+        other_ips: Vec::new(),
+        labels: BTreeMap::new(),
+    };
+    if !pods.is_empty() {
+        events.push(Event::Endpoints(pods.iter().map(spec).collect()));
+    }
+    let (sender, queue) = mpsc::channel(events.len().max(1));
+    events.into_iter().for_each(|event| sender.try_send(event).expect("room for all"));
+    queue
 }
 
 /// The flag that gives this configuration, without its two header lines.

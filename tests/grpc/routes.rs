@@ -20,13 +20,13 @@ async fn rig(exact: &[(&str, &[(&str, u32)])], any: Option<&str>) -> Rig {
 
 fn routes(exact: &[(&str, &[(&str, u32)])], any: Option<&str>) -> Event {
     let rule = |&(model, targets): &(&str, &[(&str, u32)])| {
-        let targets = Targets::new(targets.iter().copied()).expect("a target");
-        (model.into(), targets.of(&format!("rewrite-{model}")))
+        let object = format!("rewrite-{model}");
+        (model.into(), Targets::new(&object, targets.iter().copied()).expect("a target"))
     };
     Event::Routes(Routes {
         objectives: [("my-model".into(), 2), ("sheddable".into(), -1)].into(),
         exact: exact.iter().map(rule).collect(),
-        any: any.and_then(|target| Targets::new([(target, 1)])),
+        any: any.and_then(|target| Targets::new("rewrite-all", [(target, 1)])),
         ..Routes::default()
     })
 }
@@ -181,20 +181,6 @@ async fn the_client_gets_its_own_name_back_from_json_and_from_events() {
         stream.answer(kind).last_chunk(answer);
         sent_on(&mut stream, &answer.replace("\"T\"", "\"my-model\"")).await;
     }
-}
-
-#[tokio::test]
-async fn before_its_endpoints_are_known_a_pool_that_fails_open_lets_the_gateway_go_on() {
-    let open = || vec![Event::FailureMode(Some(FailureMode::FailOpen))];
-    let get = [(":method", "GET"), (":path", "/v1/models")];
-    let rig = Rig::unsynced(open(), &[]).await;
-    let mut stream = rig.stream().await;
-    stream.request_headers(&get, true);
-    assert!(stream.ended().await.ends_with("< END Unavailable\n"));
-    let forced = Rig::unsynced(open(), &["--failure-mode=FailClose"]).await;
-    let mut stream = forced.stream().await;
-    stream.request_headers(&get, true);
-    assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
 }
 
 #[tokio::test]

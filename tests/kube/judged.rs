@@ -14,7 +14,7 @@ use super::site::{POOL, Site, cluster, until_ready, until_sum};
 use super::stage::{CHAT, SOON, chat, is_whole};
 
 /// A condition of an object, once it has `status`.
-async fn until_condition(
+pub(super) async fn until_condition(
     site: &Site<'_>,
     (kind, name): (Kind<'_>, &str),
     condition: &str,

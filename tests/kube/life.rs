@@ -1,9 +1,9 @@
 //! The pool, its kind and the picker come and go.
 
 use lodesman_e2e::Cluster;
+use lodesman_e2e::chat::Clients;
 use lodesman_e2e::kube::objects;
 
-use super::load::Load;
 use super::site::{
     POOL, Site, cluster, install_crds, until_endpoints, until_ready, until_unready, until_watch,
 };
@@ -28,15 +28,15 @@ async fn pool_deleted_and_made_again_is_no_outage_but_is_not_ready_meanwhile() {
     let site = Site::with_pods(cluster, 2).await;
     let picker = site.synced_picker("").await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 2);
-    load.next(10).await;
+    let mut load = Clients::start(envoy.client(), "sim", 2);
+    load.next(10).await.unwrap();
     site.namespace.delete(objects::POOL, POOL).await.unwrap();
     until_unready(&picker, POOL).await;
-    load.next(20).await;
+    load.next(20).await.unwrap();
     site.apply_pool().await;
     until_ready(&picker).await;
-    load.next(20).await;
-    load.finish().await;
+    load.next(20).await.unwrap();
+    load.finish().await.unwrap();
 }
 
 #[tokio::test]

@@ -3,12 +3,12 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use http::Request;
+use lodesman_e2e::chat::{Clients, ask};
 use lodesman_e2e::kube::{Kubelet, objects};
 use lodesman_e2e::{Body, Cluster, Namespace};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::load::{Load, server_of_one};
 use super::site::{POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_sum};
 use super::stage::{CHAT, at_rest, chat, is_whole, unlike};
 
@@ -54,13 +54,13 @@ async fn selector_changes_under_load_without_a_failed_request() {
     let picker = site.picker("").await;
     until_endpoints(&picker, [site.endpoint(0), site.endpoint(1)]).await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 4);
-    load.next(40).await;
+    let mut load = Clients::start(envoy.client(), "sim", 4);
+    load.next(40).await.unwrap();
     let selector = json!({"spec": {"selector": {"matchLabels": {"app": "next"}}}});
     site.namespace.merge(objects::POOL, POOL, &selector).await.unwrap();
     until_endpoints(&picker, [site.endpoint(2), site.endpoint(3)]).await;
-    assert!(load.next(40).await.iter().all(|at| site.fleet.servers[2..].contains(at)));
-    load.finish().await;
+    assert!(load.next(40).await.unwrap().iter().all(|at| site.fleet.servers[2..].contains(at)));
+    load.finish().await.unwrap();
     at_rest(&picker).await;
 }
 
@@ -72,13 +72,13 @@ async fn port_changes_under_load_without_a_failed_request() {
     let next = servers_at(*first.ip(), 2).await;
     let picker = site.synced_picker("").await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 4);
-    load.next(40).await;
+    let mut load = Clients::start(envoy.client(), "sim", 4);
+    load.next(40).await.unwrap();
     let pool = objects::pool(POOL, &[next.servers[0].port()]);
     site.namespace.apply(&pool).await.unwrap();
     until_endpoints(&picker, [0, 1].map(|at| (site.endpoint(at).0, next.servers[at]))).await;
-    assert!(load.next(40).await.iter().all(|at| next.servers.contains(at)));
-    load.finish().await;
+    assert!(load.next(40).await.unwrap().iter().all(|at| next.servers.contains(at)));
+    load.finish().await.unwrap();
     at_rest(&picker).await;
 }
 
@@ -133,15 +133,15 @@ async fn pod_that_is_not_ready_gets_no_request_until_it_is() {
     let site = Site::with_pods(cluster, 2).await;
     let picker = site.synced_picker("").await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 4);
-    load.next(20).await;
+    let mut load = Clients::start(envoy.client(), "sim", 4);
+    load.next(20).await.unwrap();
     site.kubelet.set_ready("pod-0", false).await.unwrap();
     until_endpoints(&picker, [site.endpoint(1)]).await;
-    assert!(load.next(20).await.iter().all(|at| *at == site.fleet.servers[1]));
+    assert!(load.next(20).await.unwrap().iter().all(|at| *at == site.fleet.servers[1]));
     site.kubelet.set_ready("pod-0", true).await.unwrap();
     until_endpoints(&picker, [site.endpoint(0), site.endpoint(1)]).await;
-    load.reach(site.fleet.servers[0]).await;
-    load.finish().await;
+    load.reach(site.fleet.servers[0]).await.unwrap();
+    load.finish().await.unwrap();
     at_rest(&picker).await;
 }
 
@@ -176,7 +176,7 @@ async fn terminating_pod_ends_its_answers_and_gets_no_more() {
     site.kubelet.terminate("pod-0").await.unwrap();
     until_endpoints(&picker, [site.endpoint(1)]).await;
     for number in 0..10 {
-        let server = server_of_one(envoy.client(), 10 + number).await;
+        let server = ask(envoy.client(), "sim", 10 + number).await.unwrap();
         assert_eq!(server, site.fleet.servers[1]);
     }
     let mut places = Vec::new();

@@ -4,10 +4,10 @@ use std::env;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use lodesman_e2e::chat::Clients;
 use lodesman_e2e::kube::Server;
 use lodesman_e2e::{Cluster, Lodesman};
 
-use super::load::Load;
 use super::site::{Site, own_cluster, until_endpoints, until_ready, until_sum};
 use super::stage::at_rest;
 
@@ -36,18 +36,18 @@ async fn goes_on(
     let two: [(String, SocketAddr); 2] = [site.endpoint(0), site.endpoint(1)];
     until_endpoints(&picker, two.clone()).await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 4);
-    load.next(20).await;
+    let mut load = Clients::start(envoy.client(), "sim", 4);
+    load.next(20).await.unwrap();
     away(server).await;
-    load.last(time).await;
+    load.last(time).await.unwrap();
     until_ready(&picker).await;
     until_endpoints(&picker, two.clone()).await;
     back(server).await;
     site.run(2).await;
     until_endpoints(&picker, two.into_iter().chain([site.endpoint(2)])).await;
     until_sum(&picker, CONNECTED, &[], 1.0).await;
-    load.reach(site.fleet.servers[2]).await;
-    load.finish().await;
+    load.reach(site.fleet.servers[2]).await.unwrap();
+    load.finish().await.unwrap();
     at_rest(&picker).await;
 }
 
@@ -100,14 +100,14 @@ async fn watches_that_the_api_server_ends_often_lose_nothing() {
     let site = Site::with_pods(&cluster, 2).await;
     let picker = site.synced_picker("").await;
     let envoy = site.envoy(&picker).await;
-    let mut load = Load::start(envoy.client(), 2);
+    let mut load = Clients::start(envoy.client(), "sim", 2);
     // Each watch lasts one to two seconds.
     for _ in 0..4 {
-        load.last(Duration::from_millis(1500)).await;
+        load.last(Duration::from_millis(1500)).await.unwrap();
         site.kubelet.set_ready("pod-0", false).await.unwrap();
         until_endpoints(&picker, [site.endpoint(1)]).await;
         site.kubelet.set_ready("pod-0", true).await.unwrap();
         until_endpoints(&picker, [site.endpoint(0), site.endpoint(1)]).await;
     }
-    load.finish().await;
+    load.finish().await.unwrap();
 }

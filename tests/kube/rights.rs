@@ -11,6 +11,7 @@ use lodesman_e2e::kube::objects::{
 };
 use serde_json::{Value, json};
 
+use super::judged::until_condition;
 use super::site::{
     POOL, Site, cluster, until_endpoints, until_logged, until_ready, until_unready, until_watch,
 };
@@ -68,12 +69,13 @@ async fn every_right_is_used_and_no_other_is_asked_for() {
     objects(&site).await;
     let role = site.namespace.read(ROLE, "lodesman").await.unwrap();
     let granted = granted(&role.data);
-    let mut priority = 2;
-    let all_used = eventually(3 * SOON, async || {
-        // The same trouble again is the same Event, counted once more.
-        priority += 1;
-        let again = objective(LEGACY_OBJECTIVE, "o", POOL, priority);
-        site.namespace.apply(&again).await?;
+    // The same trouble again is the same Event, counted once more.
+    let loser = (LEGACY_OBJECTIVE, "o");
+    until_condition(&site, loser, "Accepted", "False").await;
+    site.namespace.delete(OBJECTIVE, "o").await.unwrap();
+    until_condition(&site, loser, "Accepted", "True").await;
+    site.namespace.apply(&objective(OBJECTIVE, "o", POOL, 1)).await.unwrap();
+    let all_used = eventually(SOON, async || {
         let asked = asked(&log, &site.account.user)?;
         let of_objects = || asked.iter().filter(|it| !it.resource.is_empty());
         let refused: Vec<_> = of_objects().filter(|it| it.code == 403).collect();

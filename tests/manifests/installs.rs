@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use lodesman_e2e::kube::Cluster;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::objects::{Object, Objects, selects};
 use super::references::dangling;
@@ -58,6 +58,20 @@ fn reaches(service: &Object, objects: &Objects) -> bool {
     let selector = &service.0["spec"]["selector"];
     let labels = |object: &Object| object.0["spec"]["template"]["metadata"]["labels"].clone();
     objects.of("Deployment").any(|deployment| selects(selector, &labels(deployment)))
+}
+
+#[tokio::test]
+async fn the_documented_overlay_of_ones_own_is_one() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let text = include_str!("../../docs/kubernetes.md");
+    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
+    let objects = customized(cluster, &example.replace("../lodesman/manifests", "{}")).await;
+    assert_eq!(dangling(&objects), [""; 0]);
+    let pool = objects.find("InferencePool", "llm-large").unwrap();
+    assert_eq!(pool.0["spec"]["selector"]["matchLabels"], json!({"app": "vllm"}));
+    assert_eq!(pool.0["spec"]["targetPorts"], json!([{"number": 8080}]));
+    let (_, picker) = objects.pickers().next().unwrap();
+    assert!(picker["image"].as_str().unwrap().starts_with("registry.example/lodesman:"));
 }
 
 #[tokio::test]

@@ -45,6 +45,8 @@ pub(super) async fn customized(cluster: &Cluster, kustomization: &str) -> Object
     let path = format!("{up}{}", manifests().strip_prefix("/").unwrap().display());
     let text = kustomization.replace("{}", &path);
     fs::write(folder.path().join("kustomization.yaml"), text).unwrap();
+    // For those that bring a configuration.
+    fs::copy(manifests().join("base/config.yaml"), folder.path().join("config.yaml")).unwrap();
     at(cluster, folder.path()).await
 }
 

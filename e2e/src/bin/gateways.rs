@@ -3,10 +3,9 @@
 
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
 use clap::Parser;
 use lodesman_e2e::gateways::{Options, run};
-use tokio::signal::unix::{SignalKind, signal};
+use lodesman_e2e::stop::until_stopped;
 
 /// Puts Envoy Gateway and istiod, with the manifests that users apply, in front of Lodesman, and tries what must work
 /// and what must fail.
@@ -22,22 +21,11 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Cli::parse().options;
-    match until_stopped(&options).await {
+    match until_stopped(true, run(&options, |line| eprintln!("{line}"))).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gateways: {error:#}");
             ExitCode::FAILURE
         }
-    }
-}
-
-/// Runs all cases unless a signal stops them.
-async fn until_stopped(options: &Options) -> Result<()> {
-    let mut interrupt = signal(SignalKind::interrupt())?;
-    let mut terminate = signal(SignalKind::terminate())?;
-    tokio::select! {
-        _ = interrupt.recv() => bail!("interrupted"),
-        _ = terminate.recv() => bail!("terminated"),
-        result = run(options, |line| eprintln!("{line}")) => result,
     }
 }

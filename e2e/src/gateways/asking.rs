@@ -37,7 +37,7 @@ pub(super) struct Ask {
 impl Ask {
     /// A short chat request for the base model.
     pub(super) fn post() -> Self {
-        Self::chat(json!({"model": "sim", "max_tokens": 2}), "Where is the nearest harbor?")
+        Self::chat(Chat { max_tokens: 2, ..Chat::default() })
     }
 
     /// A request without a body.
@@ -45,10 +45,16 @@ impl Ask {
         Self { body: None, headers: Vec::new() }
     }
 
-    /// A chat request of these fields, for `prompt`.
-    pub(super) fn chat(mut fields: Value, prompt: &str) -> Self {
-        fields["messages"] = json!([{"role": "user", "content": prompt}]);
-        Self { body: Some(fields), headers: Vec::new() }
+    /// A chat request.
+    pub(super) fn chat(chat: Chat<'_>) -> Self {
+        let body = json!({
+            "model": chat.model,
+            "max_tokens": chat.max_tokens,
+            "stream": chat.stream,
+            "user": chat.user,
+            "messages": [{"role": "user", "content": chat.prompt}],
+        });
+        Self { body: Some(body), headers: Vec::new() }
     }
 
     /// With one more header.
@@ -74,6 +80,28 @@ impl Ask {
         }
         let body = self.body.as_ref().map(|body| Body::full(body.to_string()));
         Ok(builder.body(body.unwrap_or_default())?)
+    }
+}
+
+/// What a chat request says.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Chat<'a> {
+    /// The base model, or an adapter.
+    pub(super) model: &'a str,
+    /// Tokens to generate.
+    pub(super) max_tokens: usize,
+    /// Whether the answer comes in pieces.
+    pub(super) stream: bool,
+    /// A field that no server looks at, to make it long.
+    pub(super) user: &'a str,
+    /// The one message.
+    pub(super) prompt: &'a str,
+}
+
+impl Default for Chat<'_> {
+    fn default() -> Self {
+        let prompt = "Where is the nearest harbor?";
+        Self { model: "sim", max_tokens: 1, stream: false, user: "", prompt }
     }
 }
 
@@ -148,8 +176,11 @@ fn mark() -> String {
 async fn record(server: SocketAddr, mark: &str) -> Result<Value> {
     eventually(BOOKED, async || {
         let books = Client::http1(server).get("/sim/requests").await?.json()?;
-        let marked = |record: &&Value| record["headers"][MARK] == mark;
-        let found = books.as_array().into_iter().flatten().find(marked);
+        let mut records = books.as_array().into_iter().flatten();
+        let found = records.find(|record| {
+            let headers = record.get("headers").and_then(|headers| headers.get(MARK));
+            headers.is_some_and(|value| value == mark)
+        });
         found.cloned().with_context(|| format!("{server} has no request {mark}"))
     })
     .await

@@ -33,8 +33,10 @@ pub(super) enum Case {
     Adapter,
     /// A client that names its server.
     Forged,
+    /// A picker that is not ready.
+    Unready,
     /// No picker in its Service.
-    NoEndpoints,
+    Absent,
     /// Istio's name for the picker.
     Authority,
     /// A gateway that speaks plaintext with the picker.
@@ -51,13 +53,15 @@ pub(super) enum Case {
     Terminating,
     /// No picker at its address.
     Killed,
+    /// A client that names its server, with no picker.
+    ForgedAlone,
     /// A picker that accepts and never answers.
     Hung,
 }
 
 impl Case {
     /// All, in the order in which they are run and shown.
-    pub(super) const ALL: [Self; 17] = [
+    pub(super) const ALL: [Self; 19] = [
         Self::Post,
         Self::Get,
         Self::Stream,
@@ -68,8 +72,10 @@ impl Case {
         Self::NotReady,
         Self::Terminating,
         Self::Killed,
+        Self::ForgedAlone,
         Self::Hung,
-        Self::NoEndpoints,
+        Self::Unready,
+        Self::Absent,
         Self::Authority,
         Self::Subset,
         Self::Plaintext,
@@ -87,15 +93,17 @@ impl Case {
             Self::Subset => "subset of the endpoints",
             Self::Adapter => "LoRA adapter",
             Self::Forged => "forged destination",
-            Self::Authority => "authority with `|`",
+            Self::Authority => r"authority with `\|`",
             Self::Plaintext => "plaintext to the picker",
             Self::Tls => "TLS to the picker",
             Self::ServerName => "TLS without `sni`",
             Self::Dead => "model server just dead: POST, three times",
             Self::NotReady => "pod not ready",
             Self::Terminating => "pod terminating",
-            Self::NoEndpoints => "no endpoint in the picker's Service: POST / GET",
+            Self::Unready => "picker not ready: POST / GET",
+            Self::Absent => "no pod in the picker's Service: POST / GET",
             Self::Killed => "picker killed: POST / GET",
+            Self::ForgedAlone => "forged destination, picker killed",
             Self::Hung => "picker hung: POST / GET",
         }
     }
@@ -111,19 +119,22 @@ impl Case {
             Self::Large => "whole",
             Self::Subset => "kept to",
             Self::Adapter => "to its holder",
-            Self::Forged => "ignored",
+            Self::ForgedAlone if !open => return None,
+            Self::Forged | Self::ForgedAlone => "ignored",
             Self::Dead => "200 / 200 / 200",
-            Self::NotReady | Self::Terminating | Self::NoEndpoints if files => return None,
+            Self::NotReady | Self::Terminating | Self::Unready | Self::Absent if files => {
+                return None;
+            }
             Self::NotReady => "left out, and back",
             Self::Terminating => "answers end, nothing new",
             // In full duplex Envoy cannot go on once it has sent a byte of the body.
             Self::Killed if istio && open => "500 / 200",
             Self::Hung if istio => "waits / waits",
-            Self::Killed | Self::Hung | Self::NoEndpoints if open => "200 / 200",
-            Self::Killed if istio => "500 / 500",
-            // What Envoy Gateway puts in the place of the route, and Istio's Envoy says by itself.
-            Self::NoEndpoints => "500 / 500",
-            Self::Killed | Self::Hung => "503 / 503",
+            Self::Killed | Self::Hung | Self::Unready | Self::Absent if open => "200 / 200",
+            Self::Killed | Self::Unready if istio => "500 / 500",
+            Self::Killed | Self::Hung | Self::Unready => "503 / 503",
+            // Envoy Gateway puts an answer of its own in the place of the route.
+            Self::Absent => "500 / 500",
             Self::Authority | Self::ServerName if !istio => return None,
             Self::Authority | Self::Plaintext | Self::Tls => "works",
             Self::ServerName => "refused; log and metric tell",
@@ -154,8 +165,10 @@ impl Case {
             Self::Dead => pods::dead(site).await,
             Self::NotReady => pods::not_ready(site).await,
             Self::Terminating => pods::terminating(site).await,
-            Self::NoEndpoints => pods::no_endpoints(site, self.expected_at(site)).await,
+            Self::Unready => pods::unready(site, self.expected_at(site)).await,
+            Self::Absent => pods::absent(site, self.expected_at(site)).await,
             Self::Killed => failures::killed(site).await,
+            Self::ForgedAlone => failures::forged(site).await,
             Self::Hung => failures::hung(site).await,
         }
     }

@@ -1,4 +1,4 @@
-//! A cluster of an API server and the controller of EndpointSlices; kubelets and Deployments are played.
+//! A cluster of an API server and the controller of endpoint slices; kubelets and Deployments are played.
 
 use std::fmt;
 use std::fs;
@@ -20,7 +20,7 @@ use crate::process::Process;
 
 /// The pod of the picker.
 pub(super) const PICKER: &str = "picker";
-/// The node of all pods: the controller of EndpointSlices leaves out pods of a node that is not there.
+/// The node of all pods: the controller of endpoint slices leaves out pods of a node that is not there.
 const NODE: &str = "node";
 
 /// An API server with the manifests of a user in a namespace, and pods for the Deployments among them.
@@ -76,12 +76,11 @@ impl Kubernetes {
         self.apply(&objects.0).await?;
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": NODE}});
         self.apply(&[node]).await?;
-        let address = picker::address();
         for (number, server) in fleet.servers.iter().enumerate() {
             self.run_server(objects, &server_pod(number), *server).await?;
         }
-        let pickers = objects.deployment(address.port())?;
-        self.run(pickers, PICKER, address).await?;
+        self.run_picker(objects).await?;
+        let pickers = objects.deployment(picker::address().port())?;
         let name = text(pickers, "/spec/template/spec/serviceAccountName")?;
         let account = self.place().account(name).await?;
         let pod = pods::Pod { name: PICKER, namespace: &self.namespace };
@@ -144,6 +143,15 @@ impl Kubernetes {
         at: SocketAddr,
     ) -> Result<()> {
         self.run(objects.deployment(at.port())?, name, at).await
+    }
+
+    /// Lets a pod of the Deployment of pickers run at the address of the process.
+    ///
+    /// # Errors
+    /// When it is refused.
+    pub(super) async fn run_picker(&self, objects: &Manifests) -> Result<()> {
+        let address = picker::address();
+        self.run(objects.deployment(address.port())?, PICKER, address).await
     }
 
     /// Lets a pod of `deployment` run at an address, ready.

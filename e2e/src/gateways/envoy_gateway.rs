@@ -6,11 +6,11 @@ pub(super) mod kubernetes;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::manifests::Manifests;
+use super::manifests::{Manifests, set};
 use super::picker;
 use super::subset;
 
-/// The controller that a GatewayClass names.
+/// The controller that a `GatewayClass` names.
 const CONTROLLER: &str = "gateway.envoyproxy.io/gatewayclass-controller";
 /// Its own API.
 const API: &str = "gateway.envoyproxy.io/v1alpha1";
@@ -36,7 +36,8 @@ pub(super) fn with_subset(objects: &Manifests, header: &str) -> Result<Vec<Value
     let read = policy.pointer_mut("/spec/extProc/0/metadata/accessibleNamespaces");
     let read = read.and_then(Value::as_array_mut).context("the policy shows no metadata")?;
     read.push(json!(subset::NAMESPACE));
-    policy["spec"]["lua"] = json!([{"type": "Inline", "inline": subset::script(header)}]);
+    let filter = json!([{"type": "Inline", "inline": subset::script(header)}]);
+    set(&mut policy, "/spec/lua", filter)?;
     Ok(vec![policy])
 }
 

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::cluster::Kubernetes;
-use super::manifests::{Manifests, name};
+use super::manifests::{Manifests, name, set};
 use super::site::{Gateway, Mode, Parts, Site, World};
 use super::subset;
 use crate::process::Process;
@@ -71,7 +71,7 @@ pub(super) async fn start(parts: &Parts, mode: Mode) -> Result<Site> {
         objects,
         fleet,
         picker,
-        directory,
+        _directory: directory,
     };
     site.settled().await
 }
@@ -80,7 +80,7 @@ pub(super) async fn start(parts: &Parts, mode: Mode) -> Result<Site> {
 fn expose(objects: &mut Manifests, namespace: &str) -> Result<()> {
     let mut gateway = objects.one("Gateway")?.clone();
     let host = format!("{PROXY}.{namespace}.svc.cluster.local");
-    gateway["spec"]["addresses"] = json!([{"type": "Hostname", "value": host}]);
+    set(&mut gateway, "/spec/addresses", json!([{"type": "Hostname", "value": host}]))?;
     let service = json!({
         "apiVersion": "v1",
         "kind": "Service",

@@ -41,13 +41,13 @@ impl Manifests {
     /// # Errors
     /// When there is none.
     pub(super) fn one(&self, kind: &str) -> Result<&Value> {
-        let mut found = self.0.iter().filter(|object| object["kind"] == kind);
-        found.next().with_context(|| format!("the manifests have no {kind}"))
+        let found = self.0.iter().find(|object| is(object, "/kind", kind));
+        found.with_context(|| format!("the manifests have no {kind}"))
     }
 
     /// The objects of this kind.
     pub(super) fn of<'a>(&'a self, kind: &'a str) -> impl Iterator<Item = &'a Value> {
-        self.0.iter().filter(move |object| object["kind"] == kind)
+        self.0.iter().filter(move |object| is(object, "/kind", kind))
     }
 
     /// The port of the Gateway's listener.
@@ -67,12 +67,28 @@ impl Manifests {
         let listens = |object: &&Value| {
             let ports = object.pointer("/spec/template/spec/containers/0/ports");
             let mut ports = ports.and_then(Value::as_array).into_iter().flatten();
-            ports.any(|item| item["containerPort"] == port)
+            ports.any(|item| item.get("containerPort").is_some_and(|number| *number == port))
         };
         self.of("Deployment")
             .find(listens)
             .with_context(|| format!("the manifests have no Deployment that listens on {port}"))
     }
+}
+
+/// Puts an entry into an object in place of what is there, if anything is; all above it must be there.
+///
+/// # Errors
+/// When it is not.
+pub(super) fn set(object: &mut Value, path: &str, value: Value) -> Result<()> {
+    let (above, key) = path.rsplit_once('/').unwrap_or(("", path));
+    let place = object.pointer_mut(above).and_then(Value::as_object_mut);
+    place.with_context(|| format!("no object {above}"))?.insert(key.to_owned(), value);
+    Ok(())
+}
+
+/// Whether the text of an object's entry is this.
+pub(super) fn is(object: &Value, path: &str, value: &str) -> bool {
+    object.pointer(path).is_some_and(|found| found == value)
 }
 
 /// Whether both have the same kind and name.
@@ -94,7 +110,36 @@ pub(super) fn name(object: &Value) -> Result<&str> {
 /// When there is none.
 pub(super) fn text<'a>(object: &'a Value, pointer: &str) -> Result<&'a str> {
     let found = object.pointer(pointer).and_then(Value::as_str);
-    found.with_context(|| {
-        format!("no {pointer} in {} {}", object["kind"], object["metadata"]["name"])
-    })
+    found.with_context(|| format!("no {pointer} in {}", name(object).unwrap_or("an object")))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn route(name: &str, port: u16) -> Value {
+        json!({"kind": "HTTPRoute", "metadata": {"name": name}, "spec": {"port": port}})
+    }
+
+    #[test]
+    fn object_takes_the_place_of_the_one_of_its_kind_and_name() {
+        let mut manifests = Manifests(vec![route("a", 1), route("b", 1)]);
+        manifests.put(route("b", 2));
+        manifests.put(route("c", 2));
+        assert_eq!(manifests.0, [route("a", 1), route("b", 2), route("c", 2)]);
+        assert!(manifests.has(&route("c", 3)) && !manifests.has(&route("d", 1)));
+    }
+
+    #[test]
+    fn entry_is_set_anew_or_in_place_but_not_below_nothing() {
+        let mut object = route("a", 1);
+        set(&mut object, "/spec/port", json!(2)).unwrap();
+        set(&mut object, "/spec/host", json!("x")).unwrap();
+        set(&mut object, "/apiVersion", json!("v1")).unwrap();
+        assert_eq!(object["spec"], json!({"port": 2, "host": "x"}));
+        assert!(is(&object, "/apiVersion", "v1"));
+        assert!(set(&mut object, "/status/ready", json!(true)).is_err());
+    }
 }

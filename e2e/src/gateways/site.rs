@@ -15,14 +15,14 @@ use super::asking::{Ask, placed};
 use super::cluster::Kubernetes;
 use super::envoy_gateway::{self, files::Files};
 use super::istio;
-use super::manifests::Manifests;
+use super::manifests::{Manifests, set};
 use super::picker::Picker;
 use crate::client::Client;
 use crate::lodesman::Fleet;
 use crate::process::Process;
 
 /// From the start of a control plane, or a change of its objects, until Envoy does as it says.
-const SETTLED: Duration = Duration::from_secs(60);
+const SETTLED: Duration = Duration::from_mins(1);
 /// Model servers of a site.
 const SERVERS: usize = 3;
 /// Where the first of them is; each further one has the next address.
@@ -92,11 +92,11 @@ impl Gateway {
         security: Security,
     ) -> Result<Vec<Value>> {
         match (self, security) {
-            (Self::Istio, Security::Tls) => Ok(Vec::new()),
+            (Self::Istio, Security::Tls)
+            | (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Plaintext) => Ok(Vec::new()),
             (Self::Istio, Security::Plaintext) => {
                 istio::with_tls(objects, json!({"mode": "DISABLE"}))
             }
-            (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Plaintext) => Ok(Vec::new()),
             (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Tls) => {
                 envoy_gateway::with_tls(objects)
             }
@@ -184,7 +184,7 @@ impl Parts {
             }
             Mode::FailOpen => {
                 let mut pool = objects.one("InferencePool")?.clone();
-                pool["spec"]["endpointPickerRef"]["failureMode"] = json!(mode.name());
+                set(&mut pool, "/spec/endpointPickerRef/failureMode", json!(mode.name()))?;
                 objects.put(pool);
             }
         }
@@ -229,8 +229,8 @@ pub(super) struct Site {
     pub(super) objects: Manifests,
     pub(super) fleet: Fleet,
     pub(super) picker: Picker,
-    /// Files of all of them.
-    pub(super) directory: TempDir,
+    /// Files of all of them, as long as they run.
+    pub(super) _directory: TempDir,
 }
 
 impl Site {

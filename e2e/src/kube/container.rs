@@ -1,6 +1,7 @@
 //! The container of a Deployment, played by a process.
 
 use std::fs;
+use std::net::IpAddr;
 use std::path::Path;
 use std::process::Command;
 
@@ -27,12 +28,27 @@ impl Container {
     pub async fn of(namespace: &Namespace<'_>, name: &str, pod: &str) -> Result<Self> {
         let object = namespace.read(("apps/v1", "Deployment"), name).await?;
         let template = object.data.pointer("/spec/template/spec").context("no pod template")?;
+        Self::of_pod(namespace, template, pod, None).await
+    }
+
+    /// Reads the spec of the pod `pod`, which is at `ip`.
+    ///
+    /// # Errors
+    /// When a ConfigMap that it mounts is missing.
+    pub(super) async fn of_pod(
+        namespace: &Namespace<'_>,
+        template: &Value,
+        pod: &str,
+        ip: Option<IpAddr>,
+    ) -> Result<Self> {
         let container = template.pointer("/containers/0").context("no container")?;
+        let ip = ip.map(|ip| ip.to_string());
         let environment: Vec<_> = each(container, "env")
             .filter_map(|variable| {
                 let value = match text(variable, "/valueFrom/fieldRef/fieldPath") {
                     Some("metadata.namespace") => &namespace.name,
                     Some("metadata.name") => pod,
+                    Some("status.podIP") => ip.as_deref()?,
                     _ => text(variable, "/value")?,
                 };
                 Some((text(variable, "/name")?.to_owned(), value.to_owned()))

@@ -25,7 +25,8 @@ const STOPPED: &str = "the API server does not run";
 #[derive(Debug)]
 pub struct Server {
     process: Mutex<Option<Process>>,
-    binary: PathBuf,
+    controllers: Mutex<Option<Process>>,
+    assets: PathBuf,
     flags: Vec<String>,
     port: Port,
     credentials: Credentials,
@@ -41,10 +42,10 @@ impl Server {
         let port = Port::reserve()?;
         credentials.write_kubeconfig(port.address)?;
         let etcd = Etcd::start(&assets.join("etcd"), folder.path()).await?;
-        let binary = assets.join("kube-apiserver");
+        let assets = assets.to_owned();
         let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
-        let process = Mutex::new(None);
-        let server = Self { process, binary, flags, port, credentials, etcd, folder };
+        let (process, controllers) = (Mutex::new(None), Mutex::new(None));
+        let server = Self { process, controllers, assets, flags, port, credentials, etcd, folder };
         server.resume().await?;
         Ok(server)
     }
@@ -108,6 +109,20 @@ impl Server {
         self.process.lock().await.as_ref().context(STOPPED)?.thaw()
     }
 
+    /// Runs controllers of kube-controller-manager too, by their names, until the server is dropped.
+    ///
+    /// # Errors
+    /// When they do not start.
+    pub async fn control(&self, names: &[&str]) -> Result<()> {
+        let mut command = Command::new(self.assets.join("kube-controller-manager"));
+        command
+            .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
+            .arg(format!("--controllers={}", names.join(",")))
+            .args(["--secure-port=0", "--leader-elect=false"]);
+        *self.controllers.lock().await = Some(Process::leashed(&command, None)?);
+        Ok(())
+    }
+
     /// Forgets the past: once the server has started anew, watches of old revisions are answered with
     /// 410 Gone.
     ///
@@ -132,7 +147,7 @@ impl Server {
     }
 
     fn command(&self) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = Command::new(self.assets.join("kube-apiserver"));
         let mut file = |flag: &str, path: &Path| {
             command.arg(format!("--{flag}={}", path.display()));
         };

@@ -75,7 +75,7 @@ fn a_prompt_is_known_under_the_model_that_is_asked_for() {
 fn a_prompt_is_known_under_the_model_that_a_rule_names() {
     let (mut rig, index) = rig();
     after(&mut rig, &index, &chat("m", ""), 500);
-    let any = crate::pool::Targets::new([("m", 1)]);
+    let any = crate::pool::Targets::new("rule", [("m", 1)]);
     rig.pool_hears(Event::Routes(crate::pool::Routes { any, ..Default::default() }));
     assert_eq!(after(&mut rig, &index, &chat("alias", ""), 500), 8);
 }

@@ -13,8 +13,8 @@ const OLD_OBJECTIVE: &str = "x-gateway-inference-objective";
 const REWRITE: &str = "x-llm-d-model-name-rewrite";
 const CHAT_PATH: (&str, &str) = (":path", "/v1/chat/completions");
 
-fn only(target: &str) -> Option<Targets> {
-    Targets::new([(target, 1)])
+fn only(object: &str, target: &str) -> Option<Targets> {
+    Targets::new(object, [(target, 1)])
 }
 
 /// A rig that knows an objective and a model with a priority, and a rule each for `m` and for all others.
@@ -23,8 +23,8 @@ fn rig(modes: (i32, i32)) -> Rig {
     rig.pool_hears(Event::Routes(Routes {
         objectives: [("batch".into(), -1), ("chat".into(), 2)].into(),
         models: [("m".into(), 7)].into(),
-        exact: [("m".into(), only("m-v1").unwrap().of("canary"))].into(),
-        any: only("rest"),
+        exact: [("m".into(), only("canary", "m-v1").unwrap())].into(),
+        any: only("others", "rest"),
     }));
     rig
 }
@@ -133,7 +133,7 @@ fn a_rule_stands_over_the_header_and_an_exact_rule_over_the_one_for_all() {
         )
     };
     assert!(rig.metric(&counted("canary", "m", "m-v1", 2)));
-    assert!(rig.metric(&counted("", "x", "rest", 1)));
+    assert!(rig.metric(&counted("others", "x", "rest", 1)));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn without_a_rule_the_header_counts() {
 #[test]
 fn a_rule_that_names_the_clients_own_model_changes_nothing_and_is_counted() {
     let mut rig = objectives((4, 4));
-    let exact = [("m".into(), only("m").unwrap().of("stable"))].into();
+    let exact = [("m".into(), only("stable", "m").unwrap())].into();
     rig.pool_hears(Event::Routes(Routes { exact, ..Routes::default() }));
     rig.headers(&[CHAT_PATH, (REWRITE, "forced")], false).body(CHAT, true);
     assert_eq!(rig.said(), [PICKED, &format!("RB {CHAT}!")]);
@@ -169,7 +169,7 @@ fn the_rule_for_all_supplies_the_model_that_a_client_does_not_name() {
 #[test]
 fn targets_are_drawn_by_weight_from_the_identity_of_the_exchange() {
     let mut rig = rig((4, 4));
-    let exact = [("m".into(), Targets::new([("a", 3), ("b", 1)]).unwrap())].into();
+    let exact = [("m".into(), Targets::new("canary", [("a", 3), ("b", 1)]).unwrap())].into();
     rig.pool_hears(Event::Routes(Routes { exact, ..Routes::default() }));
     let mut rng = fastrand::Rng::with_seed(3);
     let mut first = 0;

@@ -128,8 +128,8 @@ fn both_versions_of_a_pool_say_the_same() {
                     "endpointPickerRef": {"name": "epp", "failureMode": "FailOpen"}, "later": {}});
     let v1alpha2 = json!({"selector": {"app": "llm"}, "targetPortNumber": 8000,
                           "extensionRef": {"name": "epp", "failureMode": "FailOpen"}});
-    let target = pool(read(&v1, &json!({}))).unwrap().unwrap();
-    assert_eq!(legacy_pool(read(&v1alpha2, &json!({}))).unwrap().unwrap(), target);
+    let target = pool(read(&v1, &json!({}))).unwrap().target.unwrap();
+    assert_eq!(legacy_pool(read(&v1alpha2, &json!({}))).unwrap().target.unwrap(), target);
     assert_eq!(&*target.labels, "app=llm");
     assert_eq!(target.ports.as_slice(), [8000]);
     assert_eq!(target.failure_mode, Some(FailureMode::FailOpen));
@@ -139,7 +139,7 @@ fn both_versions_of_a_pool_say_the_same() {
 fn what_a_pool_does_not_say_or_says_in_words_of_later_is_none() {
     let mut spec =
         json!({"selector": {"matchLabels": {"app": "llm"}}, "targetPorts": [{"number": 1}]});
-    let mode = |spec: &Value| pool(read(spec, &json!({}))).unwrap().unwrap().failure_mode;
+    let mode = |spec: &Value| pool(read(spec, &json!({}))).unwrap().target.unwrap().failure_mode;
     assert_eq!(mode(&spec), None);
     spec["endpointPickerRef"] = json!({"name": "epp", "failureMode": "FailSoft"});
     assert_eq!(mode(&spec), None);
@@ -151,7 +151,7 @@ fn a_pool_that_cannot_be_served_says_why_and_one_that_ends_is_none() {
     let problem = |field: &str, value: Value| {
         let mut spec = good.clone();
         spec[field] = value;
-        pool(read(&spec, &json!({}))).unwrap().unwrap_err()
+        pool(read(&spec, &json!({}))).unwrap().target.unwrap_err()
     };
     let labels = |labels: Value| problem("selector", json!({"matchLabels": labels}));
     assert_eq!(labels(json!({"a b": "c"})), "selector: \"a b\" is no key of a label");

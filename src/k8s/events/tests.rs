@@ -3,7 +3,6 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::k8s::lease::Leader;
 use crate::k8s::testing::{Api as Server, Fault};
 use crate::metrics::Metrics;
 
@@ -16,14 +15,18 @@ struct Rig {
 }
 
 impl Rig {
-    #[expect(clippy::disallowed_methods, reason = "a test")]
     fn start(leader: Leader) -> Self {
+        Self::with(Leadership::fixed(leader))
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "a test")]
+    fn with(leadership: Leadership) -> Self {
         let server = Server::default();
         let metrics = Metrics::new("ns", "pool", false).unwrap().leader.clone();
         let publisher = Publisher::new(
             (server.client(), "ns"),
             "pod-1".to_owned(),
-            Leadership::fixed(leader),
+            leadership,
             metrics.clone(),
         );
         let (notices, queue) = mpsc::channel(QUEUE);
@@ -117,6 +120,21 @@ async fn a_server_that_does_not_answer_stops_nothing() {
 async fn who_does_not_lead_tells_nothing() {
     let rig = Rig::start(Leader::Other);
     rig.tell("one").await;
+    assert_eq!(rig.asked().len(), 0);
+    rig.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_is_noticed_before_a_leader_is_known_is_told_by_the_leader() {
+    let (terms, leadership) = Leadership::changing();
+    let rig = Rig::with(leadership);
+    rig.tell("one").await;
+    assert_eq!(rig.asked().len(), 0);
+    terms.enter(Leader::Us);
+    sleep(PACE).await;
+    assert_eq!(rig.asked().len(), 1);
+    terms.enter(Leader::Other);
+    rig.tell("two").await;
     assert_eq!(rig.asked().len(), 0);
     rig.end().await;
 }

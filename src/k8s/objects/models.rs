@@ -22,7 +22,7 @@ pub(super) fn judge(ours: &[Ours<'_>], rewrites: &Owners<'_>, judged: &mut Judge
             let priority = priority(spec, &mut findings);
             judged.routes.models.insert(name.into(), priority);
             findings.in_effect();
-            retarget(spec, rewrites, &mut findings, judged);
+            retarget(object, spec, rewrites, &mut findings, judged);
         } else {
             findings.conflict(Reason::ModelNameInUse, || {
                 format!("model {} belongs to {}", quoted(name), winner.full_name())
@@ -46,7 +46,13 @@ fn priority(spec: &ModelSpec, findings: &mut Findings) -> i32 {
 }
 
 /// Adds the model's targets, where it has some.
-fn retarget(spec: &ModelSpec, rewrites: &Owners<'_>, findings: &mut Findings, judged: &mut Judged) {
+fn retarget(
+    object: Ours<'_>,
+    spec: &ModelSpec,
+    rewrites: &Owners<'_>,
+    findings: &mut Findings,
+    judged: &mut Judged,
+) {
     let name = spec.model_name.as_str();
     let targets: Vec<Weighted<'_>> =
         spec.target_models.iter().map(|to| (to.name.as_str(), to.weight)).collect();
@@ -58,7 +64,7 @@ fn retarget(spec: &ModelSpec, rewrites: &Owners<'_>, findings: &mut Findings, ju
             format!("targetModels gives way to rules[{rule}] of {}", rewrite.full_name())
         });
     }
-    if let Some(targets) = weighted("targetModels", &targets, findings) {
+    if let Some(targets) = weighted((&object.entry.name, "targetModels"), &targets, findings) {
         judged.routes.exact.insert(name.into(), targets);
     }
 }

@@ -41,8 +41,8 @@ fn judge_one<'a>(
         let place = format!("rules[{at}]");
         let targets: Vec<Weighted<'_>> =
             rule.targets.iter().map(|to| (to.model_rewrite.as_str(), to.weight)).collect();
-        let Some(targets) = weighted(&place, &targets, &mut findings) else { continue };
-        let targets = targets.of(&object.entry.name);
+        let name = (&*object.entry.name, place.as_str());
+        let Some(targets) = weighted(name, &targets, &mut findings) else { continue };
         for claim in claims(&place, rule, &mut findings) {
             match owners.entry(claim) {
                 Vacant(free) => {

@@ -6,11 +6,12 @@ use crate::pool::Targets;
 /// A target: its name and its weight.
 pub(super) type Weighted<'a> = (&'a str, Option<i32>);
 
-/// The targets of what is called `place` in messages; none when one of them has no name or none gets requests.
+/// The targets that `object` has under what is called `place` in messages; none when one of them has no name or none gets
+/// requests.
 ///
 /// Where only some have a weight, it is 1 for the others. A weight below 1, which old schemas allow, means no requests.
 pub(super) fn weighted(
-    place: &str,
+    (object, place): (&str, &str),
     list: &[Weighted<'_>],
     findings: &mut Findings,
 ) -> Option<Targets> {
@@ -22,9 +23,9 @@ pub(super) fn weighted(
     if (1..list.len()).contains(&without) {
         findings.remark(|| format!("{place} has targets without a weight, which count as 1"));
     }
-    let shares = list.iter().map(|&(name, weight)| (name, weight.unwrap_or(1)));
-    let shares = shares.filter_map(|(name, weight)| Some((name, u32::try_from(weight).ok()?)));
-    let targets = Targets::new(shares.filter(|(_, weight)| *weight > 0));
+    let share = |weight: Option<i32>| u32::try_from(weight.unwrap_or(1)).unwrap_or(0);
+    let shares = list.iter().map(|&(name, weight)| (name, share(weight)));
+    let targets = Targets::new(object, shares);
     if targets.is_none() {
         let what = if list.is_empty() { "targets" } else { "target with a weight above 0" };
         findings.invalid(Reason::InvalidTargets, || format!("{place} has no {what}"));

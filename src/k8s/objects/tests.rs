@@ -60,6 +60,11 @@ fn verdict<'a>(judged: &'a Judged, kind: Kind, name: &str) -> &'a Verdict {
     first
 }
 
+/// The first target of requests for a model.
+fn target<'a>(judged: &'a Judged, model: Option<&str>) -> Option<&'a str> {
+    judged.routes.targets(model)?.draw(0)
+}
+
 fn exact(model: &str, target: &str) -> Value {
     json!({"matches": [{"model": {"type": "Exact", "value": model}}], "targets": [{"modelRewrite": target}]})
 }
@@ -120,8 +125,8 @@ fn the_older_rewrite_owns_a_model_and_the_younger_says_so() {
         ),
         object(Kind::LegacyRewrite, "z-old", 9, &json!({"rules": [exact("chat", "old")]})),
     ]);
-    assert_eq!(judged.routes.target(Some("chat"), 0), Some("old"));
-    assert_eq!(judged.routes.target(Some("code"), 0), Some("code-1"));
+    assert_eq!(target(&judged, Some("chat")), Some("old"));
+    assert_eq!(target(&judged, Some("code")), Some("code-1"));
     let want =
         [("Accepted", true, Reason::PartlyAccepted), ("Conflicted", true, Reason::Conflicted)];
     assert_eq!(said(&judged, Kind::Rewrite, "a-young"), want);
@@ -143,8 +148,8 @@ fn at_one_age_the_name_decides_and_within_an_object_the_first_rule() {
             {"matches": [{"model": {"value": "n"}}, {"model": {"value": "n"}}, {}], "targets": [{"modelRewrite": "a"}]}]}),
         ),
     ]);
-    assert_eq!(judged.routes.target(Some("m"), 0), Some("first"));
-    assert_eq!(judged.routes.target(None, 0), Some("a"), "a match without a model is for all");
+    assert_eq!(target(&judged, Some("m")), Some("first"));
+    assert_eq!(target(&judged, None), Some("a"), "a match without a model is for all");
     assert_eq!(said(&judged, Kind::Rewrite, "b")[0], ("Accepted", false, Reason::Conflicted));
     let message = message(&judged, Kind::Rewrite, "a");
     assert!(message.starts_with("rules[1]: \"m\" belongs to rules[0] of"), "{message}");
@@ -168,7 +173,7 @@ fn rules_without_usable_targets_are_left_out_and_named() {
     }
     let rules = json!({"rules": [{"targets": []}, exact("m", "t")]});
     let judged = judged([object(Kind::Rewrite, "r", 0, &rules)]);
-    assert_eq!(judged.routes.target(Some("m"), 0), Some("t"));
+    assert_eq!(target(&judged, Some("m")), Some("t"));
     assert_eq!(said(&judged, Kind::Rewrite, "r"), [("Accepted", true, Reason::PartlyAccepted)]);
     assert_eq!(message(&judged, Kind::Rewrite, "r"), "rules[0] has no targets");
 }
@@ -190,7 +195,7 @@ fn a_match_that_is_not_understood_does_not_match_all() {
 fn a_missing_weight_among_weights_is_1_and_said() {
     let rule = json!({"split": [{"modelRewrite": "a", "weight": 3}, {"modelRewrite": "b"}]});
     let judged = judged([object(Kind::Rewrite, "r", 0, &json!({"rules": [rule]}))]);
-    assert_eq!(judged.routes.any, Targets::new([("a", 3), ("b", 1)]).map(|to| to.of("r")));
+    assert_eq!(judged.routes.any, Targets::new("r", [("a", 3), ("b", 1)]));
     assert_eq!(said(&judged, Kind::Rewrite, "r"), [("Accepted", true, Reason::Accepted)]);
     let message = message(&judged, Kind::Rewrite, "r");
     assert!(message.contains("without a weight"), "{message}");
@@ -215,7 +220,7 @@ fn a_model_gives_priority_and_targets_and_its_name_belongs_to_the_oldest() {
     assert_eq!(judged.routes.models, want.into());
     assert_eq!(
         judged.routes.exact.get("chat"),
-        Targets::new([("chat-1", 9), ("chat-2", 1)]).as_ref()
+        Targets::new("old", [("chat-1", 9), ("chat-2", 1)]).as_ref()
     );
     let want =
         [("Accepted", false, Reason::ModelNameInUse), ("Conflicted", true, Reason::ModelNameInUse)];
@@ -237,7 +242,7 @@ fn a_rewrite_stands_over_the_targets_of_a_model_of_any_age() {
         ),
         object(Kind::Rewrite, "r", 0, &json!({"rules": [exact("chat", "rewrite")]})),
     ]);
-    assert_eq!(judged.routes.target(Some("chat"), 0), Some("rewrite"));
+    assert_eq!(target(&judged, Some("chat")), Some("rewrite"));
     assert_eq!(judged.routes.priority(None, Some("chat")), 1);
     let want =
         [("Accepted", true, Reason::PartlyAccepted), ("Conflicted", true, Reason::Conflicted)];
@@ -253,14 +258,14 @@ fn a_list_replaces_its_kind_alone_and_a_winner_that_goes_makes_room() {
     let (_, objective) = object(Kind::Objective, "o", 0, &json!({"priority": 1}));
     objects.replace(Kind::Objective, [objective]);
     objects.replace(Kind::Rewrite, [young.clone(), old]);
-    assert_eq!(objects.judged(POOL_NAME).routes.target(Some("m"), 0), Some("old"));
+    assert_eq!(target(&objects.judged(POOL_NAME), Some("m")), Some("old"));
     objects.replace(Kind::Rewrite, [young]);
     let judged = objects.judged(POOL_NAME);
-    assert_eq!(judged.routes.target(Some("m"), 0), Some("young"));
+    assert_eq!(target(&judged, Some("m")), Some("young"));
     assert_eq!(judged.routes.priority(Some("o"), None), 1);
     objects.remove(Kind::Rewrite, "young");
     objects.remove(Kind::Rewrite, "unknown");
-    assert_eq!(objects.judged(POOL_NAME).routes.target(Some("m"), 0), None);
+    assert_eq!(target(&objects.judged(POOL_NAME), Some("m")), None);
 }
 
 #[test]

@@ -66,6 +66,21 @@ impl Rig {
         self.verdicts.send_replace(objects.judged("pool").verdicts.into());
     }
 
+    /// Tells the writer of a watch that sees an objective of the other group prevail over this one.
+    fn watch_conflict(&self, name: &str) {
+        let mut objects = Objects::default();
+        for kind in [Kind::Objective, Kind::LegacyObjective] {
+            let object = self.server.object(&format!("/{name}")).unwrap();
+            let object: Object<ObjectiveSpec, Status> = serde_json::from_value(object).unwrap();
+            objects.insert(kind, Entry::from(object));
+        }
+        let mut verdicts = objects.judged("pool").verdicts;
+        verdicts.retain(|verdict| verdict.kind == Kind::LegacyObjective);
+        // The object stands where the server has one.
+        verdicts[0].kind = Kind::Objective;
+        self.verdicts.send_replace(verdicts.into());
+    }
+
     /// What was asked within so long.
     async fn asked_within(&self, time: Duration) -> Vec<Asked> {
         sleep(time).await;
@@ -246,21 +261,8 @@ async fn a_fault_is_announced_once_and_not_at_all_when_the_status_tells_it() {
     let mut rig = Rig::start(Leader::Us);
     rig.server.set(Fault::Refuses(StatusCode::FORBIDDEN));
     rig.objective("a", "pool");
-    let conflict = |rig: &Rig| {
-        let mut objects = Objects::default();
-        for kind in [Kind::Objective, Kind::LegacyObjective] {
-            let object = rig.server.object("/a").unwrap();
-            let object: Object<ObjectiveSpec, Status> = serde_json::from_value(object).unwrap();
-            objects.insert(kind, Entry::from(object));
-        }
-        let mut verdicts = objects.judged("pool").verdicts;
-        verdicts.retain(|verdict| verdict.kind == Kind::LegacyObjective);
-        // The object stands where the server has one.
-        verdicts[0].kind = Kind::Objective;
-        rig.verdicts.send_replace(verdicts.into());
-    };
     for _ in 0..3 {
-        conflict(&rig);
+        rig.watch_conflict("a");
         rig.asked().await;
     }
     let notice = rig.notices.try_recv().unwrap();
@@ -270,9 +272,24 @@ async fn a_fault_is_announced_once_and_not_at_all_when_the_status_tells_it() {
     rig.server.set(Fault::None);
     rig.asked_within(REFUSED * 2).await;
     let mut second = Rig { server: rig.server.clone(), ..Rig::start(Leader::Us) };
-    conflict(&second);
+    second.watch_conflict("a");
     second.asked().await;
     assert!(second.notices.try_recv().is_err());
     rig.end().await;
     second.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_comes_back_is_announced_again() {
+    let mut rig = Rig::start(Leader::Us);
+    rig.objective("a", "pool");
+    for _ in 0..3 {
+        rig.watch_conflict("a");
+        assert_eq!(rig.asked().await.len(), 1);
+        assert_eq!(rig.notices.try_recv().unwrap().reason, "Conflicted");
+        rig.watch(&["a"]);
+        assert_eq!(rig.asked().await.len(), 1);
+        assert!(rig.notices.try_recv().is_err());
+    }
+    rig.end().await;
 }

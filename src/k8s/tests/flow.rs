@@ -100,7 +100,8 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     let (events, mut queue) = mpsc::channel(64);
     let (readiness, verdicts) = (watch::Sender::default(), watch::Sender::new(Arc::default()));
     let source = Source::new(server.client.clone(), settings);
-    let run = source.run(Outlets { events, readiness, verdicts });
+    let notices = mpsc::channel(1).0;
+    let run = source.run(Outlets { events, readiness, verdicts, notices });
     let count = async {
         let mut lists = 0;
         while let Some(event) = queue.recv().await {

@@ -10,8 +10,9 @@ fn target(labels: &str, ports: &[i64]) -> Target {
     Target::new(&selector, TargetPorts::new(ports).unwrap())
 }
 
-fn pool(said: Option<Said>) -> Listing<Said> {
-    let items = said.into_iter().map(|said| ("p".to_owned(), said)).collect();
+fn pool(target: Option<Result<Target, String>>) -> Listing<Said> {
+    let said = |target| ("p".to_owned(), Said { uid: "u".to_owned(), target });
+    let items = target.into_iter().map(said).collect();
     Listing { items, complete: Some("".into()), trouble: None }
 }
 
@@ -180,6 +181,22 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 fn labels(other: bool) -> &'static str {
     if other { "app=b" } else { "app=a" }
+}
+
+#[test]
+fn a_pool_in_trouble_is_told_of_until_it_is_mended() {
+    let mut bench = Bench::new();
+    let (known, listed) = (pool(Some(Ok(target("app=a", &[80])))), pods("app=a", &[1]));
+    let trouble = |bench: &Bench| bench.view.trouble().map(|it| (it.reason, it.uid));
+    bench.see(&known, &listed);
+    assert_eq!(trouble(&bench), None);
+    bench.see(&pool(Some(Err("ports".to_owned()))), &listed);
+    assert_eq!(trouble(&bench), Some(("InvalidPool", "u".to_owned())));
+    bench.see(&pool(None), &listed);
+    assert_eq!(trouble(&bench), Some(("PoolDeleted", "u".to_owned())));
+    bench.see(&known, &listed);
+    assert_eq!(trouble(&bench), None);
+    assert_eq!(Bench::new().view.trouble(), None, "who waits for a pool is in none");
 }
 
 proptest! {

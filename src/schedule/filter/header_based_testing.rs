@@ -7,7 +7,7 @@
 
 use serde::Deserialize;
 
-use crate::pool::{Allowed, Endpoint, Slot};
+use crate::pool::{Allowed, Slot, Subset};
 use crate::schedule::registry::{Build, Empty, Plugin, parameters};
 use crate::schedule::{Filter, Needs, PickContext};
 
@@ -33,22 +33,14 @@ impl Filter for HeaderBasedTesting {
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>) {
         let listed = cx.header(SELECTION).map(str::trim).filter(|listed| !listed.is_empty());
         let Some(listed) = listed else { return };
-        let named = |endpoint: &Endpoint| {
-            listed.split(',').filter_map(Allowed::parse).any(|entry| covers(entry, endpoint))
-        };
-        candidates.retain(|&slot| cx.snapshot.endpoint(slot).is_some_and(|it| named(it)));
+        let mut named = Vec::new();
+        let subset = Subset::Only(listed.split(',').filter_map(Allowed::parse).collect());
+        subset.candidates(cx.snapshot, &mut named);
+        candidates.retain(|slot| named.binary_search(slot).is_ok());
     }
 
     fn headers(&self) -> Vec<&str> {
         vec![SELECTION]
-    }
-}
-
-fn covers(entry: Allowed, endpoint: &Endpoint) -> bool {
-    let spec = &endpoint.spec;
-    match entry {
-        Allowed::Endpoint(at) => spec.has_ip(at.ip()) && spec.address.port() == at.port(),
-        Allowed::Host(ip) => spec.has_ip(ip),
     }
 }
 

@@ -3,11 +3,11 @@
 use std::net::SocketAddr;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{BACK, TAKEN};
 use crate::client::Client;
-use crate::gateways::asking::{Ask, ask, open, placed, statuses};
+use crate::gateways::asking::{Ask, Chat, ask, open, placed, statuses};
 use crate::gateways::cluster::{PICKER, server_pod};
 use crate::gateways::site::{SIM_ADMIN, Site};
 use crate::wait::eventually;
@@ -37,8 +37,8 @@ pub(super) async fn not_ready(site: &mut Site) -> Result<String> {
 
 /// A pod that is to end finishes its answers and gets no new requests.
 pub(super) async fn terminating(site: &mut Site) -> Result<String> {
-    let long = json!({"model": "sim", "max_tokens": 250, "stream": true});
-    let mut response = open(site.proxy, &Ask::chat(long, "Count.")).await?;
+    let long = Chat { max_tokens: 250, stream: true, ..Chat::default() };
+    let mut response = open(site.proxy, &Ask::chat(long)).await?;
     response.chunk().await?.context("no body")?;
     let server = response.headers.get("x-sim-server").context("no model server answered")?;
     let server: SocketAddr = server.to_str()?.parse()?;
@@ -56,20 +56,35 @@ pub(super) async fn terminating(site: &mut Site) -> Result<String> {
     Ok("answers end, nothing new".to_owned())
 }
 
-/// The picker's Service has no endpoint that is ready.
-pub(super) async fn no_endpoints(site: &mut Site, expected: &str) -> Result<String> {
+/// No pod of the picker's Service is ready.
+pub(super) async fn unready(site: &mut Site, expected: &str) -> Result<String> {
     let kubelet = site.kubernetes()?.kubelet();
     kubelet.set_ready(PICKER, false).await?;
-    let seen = eventually(TAKEN, async || {
+    let seen = unasked(site, expected).await;
+    kubelet.set_ready(PICKER, true).await?;
+    placed(site.proxy, &Ask::post(), BACK).await?;
+    seen
+}
+
+/// The picker's Service has no pod, as after a scale-down to none; the process goes on, so that it could be asked.
+pub(super) async fn absent(site: &mut Site, expected: &str) -> Result<String> {
+    let kubernetes = site.kubernetes()?;
+    kubernetes.kubelet().end(PICKER).await?;
+    let seen = unasked(site, expected).await;
+    kubernetes.run_picker(&site.objects).await?;
+    placed(site.proxy, &Ask::post(), BACK).await?;
+    seen
+}
+
+/// Waits until the picker is not asked any more and requests are answered as expected.
+async fn unasked(site: &Site, expected: &str) -> Result<String> {
+    eventually(TAKEN, async || {
         let seen = statuses(site.proxy, &[Ask::post(), Ask::get()]).await?;
         let picked = ask(site.proxy, &Ask::post()).await?.placed().is_ok();
         ensure!(!picked && seen == expected, "{seen}{}", if picked { ", picked" } else { "" });
         Ok(seen)
     })
-    .await;
-    kubelet.set_ready(PICKER, true).await?;
-    placed(site.proxy, &Ask::post(), BACK).await?;
-    seen
+    .await
 }
 
 /// Fails if `server` gets a request.
@@ -88,7 +103,7 @@ async fn used(site: &Site, server: SocketAddr) -> Result<()> {
 }
 
 /// Orders a fault of a model server.
-async fn order(fault: &serde_json::Value) -> Result<()> {
+async fn order(fault: &Value) -> Result<()> {
     let answer = Client::http1(SIM_ADMIN.into()).post("/sim/fault", fault).await?;
     ensure!(answer.status == 200, "{} {}", answer.status, answer.text());
     Ok(())

@@ -1,13 +1,11 @@
 //! Requests that a picker places.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use serde_json::json;
 
 use super::TAKEN;
-use crate::gateways::asking::{Ask, DESTINATION, Told, ask};
+use crate::gateways::asking::{Ask, Chat, DESTINATION, Told, ask};
 use crate::gateways::site::{ADAPTERS, Site};
 use crate::wait::eventually;
 
@@ -34,28 +32,28 @@ pub(super) async fn get(site: &mut Site) -> Result<String> {
 
 /// An answer that is generated over half a second is passed on as it is generated.
 pub(super) async fn stream(site: &mut Site) -> Result<String> {
-    let fields = json!({"model": "sim", "max_tokens": 25, "stream": true});
-    let told = ask(site.proxy, &Ask::chat(fields, "Count.")).await?;
+    let long = Chat { max_tokens: 25, stream: true, ..Chat::default() };
+    let told = ask(site.proxy, &Ask::chat(long)).await?;
     told.placed()?;
     let text = told.answer.text();
     ensure!(text.ends_with("data: [DONE]\n\n"), "cut off after {} bytes", text.len());
-    let times: Vec<Duration> = told.answer.chunks.iter().map(|chunk| chunk.at).collect();
-    let (first, last) = times.first().zip(times.last()).context("no body")?;
-    let spread = *last - *first;
-    Ok(if spread * 2 > *last { "as it comes".to_owned() } else { format!("within {spread:?}") })
+    let chunks = &told.answer.chunks;
+    let (first, last) = chunks.first().zip(chunks.last()).context("no body")?;
+    let at_once = format!("nothing before {:?} of {:?}", first.at, last.at);
+    Ok(if first.at * 2 < last.at { "as it comes".to_owned() } else { at_once })
 }
 
 /// A large body reaches the server whole.
 pub(super) async fn large(site: &mut Site) -> Result<String> {
     let user = "u".repeat(LARGE);
-    let wanted = Ask::chat(json!({"model": "sim", "max_tokens": 1, "user": user}), "Short.");
+    let wanted = Ask::chat(Chat { user: &user, ..Chat::default() });
     let told = ask(site.proxy, &wanted).await?;
     if told.status() != 200 {
         return Ok(told.status().to_string());
     }
     told.placed()?;
-    let record = told.record.context("no record")?;
-    ensure!(record["body_length"] == wanted.length(), "{} bytes arrived", record["body_length"]);
+    let length = told.record.as_ref().and_then(|record| record.get("body_length"));
+    ensure!(length.is_some_and(|length| *length == wanted.length()), "{length:?} bytes arrived");
     Ok("whole".to_owned())
 }
 
@@ -116,7 +114,7 @@ pub(super) async fn forged(site: &mut Site) -> Result<String> {
 /// A request for an adapter, unlike the others.
 fn of(adapter: &str, number: usize) -> Ask {
     let prompt = format!("{number}. Which harbor is the nearest?");
-    Ask::chat(json!({"model": adapter, "max_tokens": 2}), &prompt)
+    Ask::chat(Chat { model: adapter, max_tokens: 2, prompt: &prompt, ..Chat::default() })
 }
 
 /// Loads an adapter, and says where.

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{API, CONTROLLER, GATEWAY_API, configuration};
-use crate::gateways::manifests::{Manifests, name};
+use crate::gateways::manifests::{Manifests, name, set};
 use crate::gateways::picker::{self, Picker, Start};
 use crate::gateways::site::{Gateway, Mode, Parts, Site, World};
 use crate::process::Process;
@@ -63,7 +63,7 @@ pub(in crate::gateways) async fn start(parts: &Parts, mode: Mode) -> Result<Site
         objects,
         fleet,
         picker,
-        directory,
+        _directory: directory,
     };
     site.settled().await
 }
@@ -116,7 +116,7 @@ impl Files {
         let mut written = self.operator.clone();
         for object in known {
             let mut object = object.clone();
-            object["metadata"]["namespace"] = json!(NAMESPACE);
+            set(&mut object, "/metadata/namespace", json!(NAMESPACE))?;
             to_backends(&mut object);
             written.push(object);
         }
@@ -181,19 +181,14 @@ fn referred<'a>(objects: &'a Manifests, kind: &str) -> Result<&'a str> {
 
 /// Turns each reference to a Service into one to a Backend.
 fn to_backends(value: &mut Value) {
-    match value {
-        Value::Array(items) => items.iter_mut().for_each(to_backends),
-        Value::Object(entries) => {
-            for (key, entry) in entries {
-                match entry {
-                    Value::Array(references) if key == "backendRefs" => {
-                        references.iter_mut().for_each(to_backend);
-                    }
-                    other => to_backends(other),
-                }
-            }
+    if let Some(items) = value.as_array_mut() {
+        items.iter_mut().for_each(to_backends);
+    }
+    for (key, entry) in value.as_object_mut().into_iter().flatten() {
+        match entry.as_array_mut() {
+            Some(references) if key == "backendRefs" => references.iter_mut().for_each(to_backend),
+            _ => to_backends(entry),
         }
-        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
@@ -204,5 +199,25 @@ fn to_backend(reference: &mut Value) {
             "kind": "Backend",
             "name": reference["name"],
         });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn references_to_services_alone_become_references_to_backends() {
+        let gateway = json!({"kind": "Gateway", "name": "g"});
+        let pool = json!({"kind": "InferencePool", "name": "p"});
+        let mut route = json!({"spec": {"parentRefs": [gateway], "rules": [
+            {"backendRefs": [{"name": "a", "port": 8000}, {"kind": "Service", "name": "b"}, pool]},
+        ]}});
+        to_backends(&mut route);
+        let backend =
+            |name| json!({"group": "gateway.envoyproxy.io", "kind": "Backend", "name": name});
+        let expected = json!([backend("a"), backend("b"), pool]);
+        assert_eq!(route["spec"]["rules"][0]["backendRefs"], expected);
+        assert_eq!(route["spec"]["parentRefs"], json!([gateway]));
     }
 }

@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use super::configuration;
 use crate::gateways::cluster::Kubernetes;
+use crate::gateways::manifests::set;
 use crate::gateways::site::{Gateway, Mode, Parts, Site, World};
 use crate::kube::Namespace;
 use crate::process::Process;
@@ -23,7 +24,7 @@ const SYSTEM: &str = "envoy-gateway-system";
 /// Privileged ports of a Gateway are this much higher in Envoy.
 const SHIFT: u16 = 10_000;
 /// From the start of the control plane until it has made a Deployment.
-const MADE: Duration = Duration::from_secs(60);
+const MADE: Duration = Duration::from_mins(1);
 /// How its Envoys name the control plane.
 const XDS: &str = "envoy-gateway.envoy-gateway-system.svc.cluster.local.";
 
@@ -53,7 +54,7 @@ pub(in crate::gateways) async fn start(parts: &Parts, mode: Mode) -> Result<Site
         objects,
         fleet,
         picker,
-        directory,
+        _directory: directory,
     };
     site.settled().await
 }
@@ -80,8 +81,10 @@ async fn plane(parts: &Parts, kubernetes: &Kubernetes, root: &Path) -> Result<Pr
         "leaderElection": {"disable": true},
         "proxyTopologyInjector": {"disabled": true},
     }}));
-    configuration["admin"] = json!({"address": {"host": "127.0.0.1", "port": 19010}});
-    configuration["telemetry"] = json!({"metrics": {"prometheus": {"disable": true}}});
+    let admin = json!({"address": {"host": "127.0.0.1", "port": 19010}});
+    set(&mut configuration, "/admin", admin)?;
+    let metrics = json!({"metrics": {"prometheus": {"disable": true}}});
+    set(&mut configuration, "/telemetry", metrics)?;
     fs::write(root.join("config.yaml"), configuration.to_string())?;
     let mut command = Command::new("chroot");
     command

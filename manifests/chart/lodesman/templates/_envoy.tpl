@@ -15,7 +15,9 @@ args:
       typed_extension_protocol_options:
         envoy.extensions.upstreams.http.v3.HttpProtocolOptions:
           "@type": type.googleapis.com/envoy.extensions.upstreams.http.v3.HttpProtocolOptions
-          explicit_http_config: {http2_protocol_options: {}}
+          explicit_http_config:
+            # Streams on a picker that hangs end.
+            http2_protocol_options: {connection_keepalive: {interval: 3s, timeout: 2s}}
       common_lb_config: {healthy_panic_threshold: {value: 0}}
       circuit_breakers:
         thresholds: [{max_connections: 65536, max_pending_requests: 65536, max_requests: 65536}]
