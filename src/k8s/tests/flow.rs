@@ -102,20 +102,20 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     let source = Source::new(server.client.clone(), settings);
     let notices = mpsc::channel(1).0;
     let run = source.run(Outlets { events, readiness, verdicts, notices });
-    let count = async {
-        let mut lists = 0;
-        while let Some(event) = queue.recv().await {
-            let Event::Endpoints(list) = event else { continue };
-            lists += 1;
-            if list.len() == 500 {
-                break;
-            }
-        }
-        lists
-    };
     let lists = tokio::select! {
         ended = run => panic!("{ended:?}"),
-        lists = tokio::time::timeout(SOON, count) => lists.unwrap(),
+        lists = tokio::time::timeout(SOON, lists_until(500, &mut queue)) => lists.unwrap(),
     };
     assert!(lists <= 5, "{lists} lists");
+}
+
+/// How many lists came until one had so many endpoints.
+async fn lists_until(endpoints: usize, queue: &mut mpsc::Receiver<Event>) -> usize {
+    let (mut lists, mut found) = (0, 0);
+    while found < endpoints {
+        if let Event::Endpoints(list) = queue.recv().await.expect("the source runs") {
+            (lists, found) = (lists + 1, list.len());
+        }
+    }
+    lists
 }
