@@ -53,9 +53,10 @@ async fn a_request_goes_to_an_endpoint_that_its_header_names_with_a_body_and_wit
         for bodyless in [true, false, true, false, true, false] {
             let mut stream = rig.stream().await;
             let get = [(":method", "GET"), (":path", "/"), selection[0]];
-            let _asked = match bodyless {
-                true => stream.request_headers(&get, true),
-                false => stream.post(CHAT, &selection).last(HI),
+            let _asked = if bodyless {
+                stream.request_headers(&get, true)
+            } else {
+                stream.post(CHAT, &selection).last(HI)
             };
             let number = rig.number(stream.placed().await).expect("an endpoint");
             assert!(allowed.contains(&number), "pod-{number} for {named}");

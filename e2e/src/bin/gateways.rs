@@ -21,8 +21,7 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Cli::parse().options;
-    let run = Box::pin(run(&options, |line| eprintln!("{line}")));
-    match until_stopped(true, run).await {
+    match until_stopped(true, Box::pin(run(&options, |line| eprintln!("{line}")))).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gateways: {error:#}");
