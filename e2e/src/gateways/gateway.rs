@@ -40,7 +40,7 @@ impl Gateway {
     pub(super) async fn start(self, parts: &Parts, mode: Mode) -> Result<Site> {
         match self {
             Self::EnvoyGatewayFiles => envoy_gateway::files::start(parts, mode).await,
-            Self::EnvoyGateway => envoy_gateway::kubernetes::start(parts, mode).await,
+            Self::EnvoyGateway => Box::pin(envoy_gateway::kubernetes::start(parts, mode)).await,
             Self::Istio => istio::start(parts, mode).await,
         }
     }
