@@ -21,7 +21,7 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Cli::parse().options;
-    match until_stopped(true, run(&options, |line| eprintln!("{line}"))).await {
+    match until_stopped(true, Box::pin(run(&options, |line| eprintln!("{line}")))).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gateways: {error:#}");
