@@ -203,7 +203,7 @@ mod tests {
             Ok(None) => "kubernetes".to_owned(),
             Ok(Some(Kind::Null)) => "null".to_owned(),
             Ok(Some(Kind::Discovery(_))) => "discovery".to_owned(),
-            Ok(Some(Kind::Kubernetes(..) | Kind::Embedding(_))) => "elsewhere".to_owned(),
+            Ok(Some(Kind::Kubernetes(..) | Kind::Embedding(_))) => "another".to_owned(),
             Err(error) => error.to_string(),
         }
     }

@@ -10,6 +10,9 @@ use kube::core::Status;
 /// The longest wait that an API server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
+/// The reason where a version, or the token of a page, is too old.
+pub(super) const EXPIRED: &str = "expired";
+
 /// How far a watch has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
@@ -85,7 +88,7 @@ impl Fault {
             401 => (State::Failing, "unauthorized"),
             403 => (State::Forbidden, "forbidden"),
             404 => (State::Absent, "absent"),
-            410 => (State::Failing, "expired"),
+            410 => (State::Failing, EXPIRED),
             429 => (State::Failing, "throttled"),
             500.. => (State::Failing, "server_error"),
             _ => (State::Failing, "refused"),

@@ -104,17 +104,18 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     let run = source.run(Outlets { events, readiness, verdicts, notices });
     let lists = tokio::select! {
         ended = run => panic!("{ended:?}"),
-        lists = tokio::time::timeout(SOON, lists(&mut queue)) => lists.unwrap(),
+        lists = tokio::time::timeout(SOON, lists_until(500, &mut queue)) => lists.unwrap(),
     };
     assert!(lists <= 5, "{lists} lists");
 }
 
-/// How many lists there are up to the whole one.
-async fn lists(queue: &mut mpsc::Receiver<Event>) -> usize {
-    let (mut lists, mut longest) = (0, 0);
-    while longest < 500 {
-        let Some(Event::Endpoints(list)) = queue.recv().await else { continue };
-        (lists, longest) = (lists + 1, list.len());
+/// How many lists came until one had so many endpoints.
+async fn lists_until(endpoints: usize, queue: &mut mpsc::Receiver<Event>) -> usize {
+    let (mut lists, mut found) = (0, 0);
+    while found < endpoints {
+        if let Event::Endpoints(list) = queue.recv().await.expect("the source runs") {
+            (lists, found) = (lists + 1, list.len());
+        }
     }
     lists
 }
