@@ -54,10 +54,9 @@ async fn a_request_goes_to_an_endpoint_that_its_header_names_with_a_body_and_wit
             let (mut with, mut without) = (rig.stream().await, rig.stream().await);
             with.post(CHAT, &[selection]).last(HI);
             without.request_headers(&[(":method", "GET"), (":path", "/"), selection], true);
-            for placed in [with.placed().await, without.placed().await] {
-                let number = rig.number(placed).expect("an endpoint");
-                assert!(allowed.contains(&number), "pod-{number} for {named}");
-            }
+            let placed = [with.placed().await, without.placed().await];
+            let pods = placed.map(|address| rig.number(address).expect("an endpoint"));
+            assert!(pods.iter().all(|pod| allowed.contains(pod)), "{pods:?} for {named}");
         }
     }
 }
