@@ -12,7 +12,7 @@ use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
@@ -61,7 +61,10 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Err(error) => return usage(&error),
     };
     match cli.command {
-        None => serve(cli.flags),
+        None => match cli.flags.kubernetes.contradiction() {
+            Some(why) => fail(USAGE, &why),
+            None => serve(cli.flags),
+        },
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
         Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
@@ -85,6 +88,11 @@ fn told(printed: std::io::Result<()>) -> ExitCode {
 }
 
 fn usage(error: &clap::Error) -> ExitCode {
+    if let Some(ContextValue::String(name)) = error.get(ContextKind::InvalidSubcommand)
+        && error.get(ContextKind::SuggestedSubcommand).is_none()
+    {
+        return fail(USAGE, &format!("there is no subcommand `{name}`: without one it serves"));
+    }
     let asked = matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion);
     match error.print() {
         Ok(()) if asked => ExitCode::SUCCESS,

@@ -12,8 +12,9 @@ pub use self::flags::{Flags, Kubernetes, LogFormat, MetricNames, PoolGroup, TlsV
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
+pub use self::selector::LabelSelector;
 pub use self::sources::Sources;
-pub use self::target::{LabelSelector, TargetPorts};
+pub use self::target::TargetPorts;
 
 pub mod address;
 pub mod argv;
@@ -27,6 +28,7 @@ pub mod parameters;
 pub mod problem;
 pub mod reader;
 pub mod resolve;
+pub mod selector;
 pub mod sources;
 pub mod target;
 pub mod tree;
@@ -40,6 +42,9 @@ pub mod tree;
 pub fn load(text: Option<&str>, tables: &[&'static [Plugin]]) -> Result<Resolved, Vec<Problem>> {
     let Some(text) = text else { return resolve::resolve(&file::File::default(), tables) };
     let tree = tree::parse(text)?;
+    if let Some(foreign) = file::foreign(&tree) {
+        return Err(vec![foreign]);
+    }
     let (file, mut problems) = reader::read::<file::File>(&tree);
     if problems.iter().all(|problem| !problem.path.is_empty()) {
         problems.extend(file.header_problems());

@@ -39,8 +39,7 @@ fn a_good_file_is_written_out_and_that_is_good_too() {
 #[test]
 fn an_error_is_exit_1_with_its_place_and_serving_with_it_is_78() {
     let checked = lodesman(&["check", "-"], BAD);
-    let expected =
-        "-:4: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)\n";
+    let expected = "-:4: error: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)\n";
     assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(1), expected));
     assert_eq!(text(&checked.stdout), "");
     let served = lodesman(&["--config-text", BAD, "--endpoints", "127.0.0.1:1"], "");
@@ -74,6 +73,18 @@ fn a_program_gets_one_object() {
 fn a_file_that_is_not_there_is_wrong_usage() {
     assert_eq!(lodesman(&["check", "/nowhere.yaml"], "").status.code(), Some(64));
     assert_eq!(lodesman(&["check"], "").status.code(), Some(64));
+}
+
+#[test]
+fn wrong_usage_is_told_with_what_is_right() {
+    for (args, told) in [
+        (&["serve"][..], "there is no subcommand `serve`: without one it serves"),
+        (&["--pool-name=a/p", "--pool-namespace=b"], "--pool-namespace b"),
+    ] {
+        let output = lodesman(args, "");
+        assert_eq!(output.status.code(), Some(64), "{args:?}");
+        assert!(text(&output.stderr).contains(told), "{}", text(&output.stderr));
+    }
 }
 
 #[test]

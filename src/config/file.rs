@@ -10,11 +10,14 @@ use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
 use crate::config::resolve::Destinations;
+use crate::config::tree::{self, Node};
 use crate::pool::FailureMode;
 use crate::units::{GoDuration, Quantity};
 
-/// The version that is read and written.
+/// The version that is written, and read.
 pub(in crate::config) const GROUP_VERSION: &str = "llm-d.ai/v1alpha1";
+/// Another name of the same format.
+const NEW_GROUP_VERSION: &str = "llm-d.ai/v1";
 const OLD_GROUP_VERSION: &str = "inference.networking.x-k8s.io/v1alpha1";
 /// The kind of the document.
 pub(in crate::config) const KIND: &str = "EndpointPickerConfig";
@@ -23,7 +26,7 @@ pub(in crate::config) const KIND: &str = "EndpointPickerConfig";
 #[derive(Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct File {
-    /// `llm-d.ai/v1alpha1`.
+    /// `llm-d.ai/v1alpha1` or `llm-d.ai/v1`, which are one format.
     #[serde(deserialize_with = "or_default")]
     pub api_version: Option<String>,
     /// `EndpointPickerConfig`.
@@ -214,7 +217,7 @@ impl File {
     pub fn header_problems(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         match self.api_version.as_deref() {
-            Some(GROUP_VERSION) => (),
+            Some(GROUP_VERSION | NEW_GROUP_VERSION) => (),
             Some(OLD_GROUP_VERSION) => {
                 let problem =
                     Problem::warning("apiVersion", format!("`{OLD_GROUP_VERSION}` is deprecated"));
@@ -227,6 +230,17 @@ impl File {
         }
         problems
     }
+}
+
+/// What is wrong with a document that is the manifest around one: its fields are then no mistakes of a configuration.
+pub(in crate::config) fn foreign(tree: &Node) -> Option<Problem> {
+    let tree::Value::Map(members) = &tree.value else { return None };
+    let (_, kind) = members.iter().find(|(name, _)| name == "kind")?;
+    if kind.value != tree::Value::Text("ConfigMap".to_owned()) {
+        return None;
+    }
+    let problem = Problem::error("kind", "this is a ConfigMap, not a configuration");
+    Some(Problem { line: Some(kind.line), ..problem.hint("give the text under its data") })
 }
 
 fn wrong(path: &str, given: Option<&str>, want: &str) -> Problem {

@@ -14,6 +14,7 @@ use crate::config::address::Address;
 use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
+use crate::config::target::TargetPorts;
 use crate::pool::FailureMode;
 use crate::units::{GoDuration, Quantity};
 
@@ -237,7 +238,11 @@ impl Flags {
             .into_iter()
             .filter(|(_, name)| name.is_some())
             .map(|(flag, _)| format!("--{flag} is deprecated; it holds for the default engine"));
-        deprecated.chain(self.later.warnings()).collect()
+        let ports = self.kubernetes.endpoint_target_ports.as_ref();
+        let repeated = ports.and_then(TargetPorts::repeated);
+        let repeated = repeated
+            .map(|port| format!("--endpoint-target-ports has port {port} twice, it counts once"));
+        deprecated.chain(repeated).chain(self.later.warnings()).collect()
     }
 }
 

@@ -37,6 +37,7 @@ schedulingProfiles:
   - {pluginRef: few}
 ```
 
+- `apiVersion` is `llm-d.ai/v1alpha1` or `llm-d.ai/v1`, which are one format here.
 - `plugins` lists instances: `type`, a `name` where it is not the type, `parameters`.
 - `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
   absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers

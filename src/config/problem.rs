@@ -5,7 +5,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-/// Names closer than this to an unknown one are worth a hint (Jaro-Winkler similarity, 0.0 ..= 1.0).
+/// Names closer than this to an unknown one are worth a hint (Jaro-Winkler similarity, 0.0 ..= 1.0), where also no more
+/// than a third of its letters are other ones: a beginning in common alone is no likeness.
 const SIMILAR: f64 = 0.8;
 
 /// One thing wrong with a document.
@@ -81,8 +82,9 @@ impl fmt::Display for InFile<'_> {
         let Problem { severity, path, line, message, hint } = self.problem;
         write!(f, "{}:", self.file)?;
         line.iter().try_for_each(|line| write!(f, "{line}:"))?;
-        if *severity == Severity::Warning {
-            write!(f, " warning:")?;
+        match severity {
+            Severity::Error => write!(f, " error:")?,
+            Severity::Warning => write!(f, " warning:")?,
         }
         if !path.is_empty() {
             write!(f, " {path}:")?;
@@ -109,6 +111,7 @@ pub fn locate(problems: &mut [Problem], lines: &BTreeMap<String, u64>) {
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
+        .filter(|known| strsim::damerau_levenshtein(name, known) <= name.len().div_ceil(3))
         .map(|known| (strsim::jaro_winkler(name, known), known))
         .filter(|&(similarity, _)| similarity >= SIMILAR)
         .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -126,7 +129,7 @@ mod tests {
         problem.line = Some(4);
         assert_eq!(
             problem.in_file("epp.yaml").to_string(),
-            "epp.yaml:4: plugins[0].type: unknown plugin type `queue-scorr` (did you mean `queue-scorer`?)"
+            "epp.yaml:4: error: plugins[0].type: unknown plugin type `queue-scorr` (did you mean `queue-scorer`?)"
         );
     }
 
@@ -140,6 +143,8 @@ mod tests {
 
     #[test]
     fn a_name_that_resembles_nothing_gets_no_hint() {
-        assert_eq!(Problem::error("", "").nearest("xyz", ["queue-scorer"]).hint, None);
+        let hint = |name, known| Problem::error("", "").nearest(name, [known]).hint;
+        assert_eq!(hint("xyz", "queue-scorer"), None);
+        assert_eq!(hint("models-responder", "models-data-source"), None);
     }
 }

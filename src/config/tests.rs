@@ -109,6 +109,8 @@ fn what_has_no_effect_is_a_warning() {
         &[PLUGINS],
     );
     assert_eq!(old.unwrap().warnings.len(), 1);
+    let new = load(Some("apiVersion: llm-d.ai/v1\nkind: EndpointPickerConfig\n"), &[PLUGINS]);
+    assert_eq!(new.unwrap().warnings, []);
 }
 
 const FULL_OF_MISTAKES: &str = "\
@@ -153,44 +155,44 @@ fn all_problems_are_reported_at_once_by_line() {
     refused(
         FULL_OF_MISTAKES,
         &expect![[r#"
-            epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
-            epp.yaml:3: featureGates[1]: unknown feature gate `dataLayer`
-            epp.yaml:3: featureGates[2]: `maybe` is neither true nor false (write flowControl=true or flowControl=false)
-            epp.yaml:4: pluginz: unknown field `pluginz` (did you mean `plugins`?)
-            epp.yaml:6: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
+            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet
+            epp.yaml:3: error: featureGates[1]: unknown feature gate `dataLayer`
+            epp.yaml:3: error: featureGates[2]: `maybe` is neither true nor false (write flowControl=true or flowControl=false)
+            epp.yaml:4: error: pluginz: unknown field `pluginz` (did you mean `plugins`?)
+            epp.yaml:6: error: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
             epp.yaml:8: warning: plugins[1].parameters.maxNumOfEndpoints: 0 is taken for 1
-            epp.yaml:8: plugins[1].parameters.by: unknown field `by`, expected `maxNumOfEndpoints`
-            epp.yaml:8: plugins[1].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
-            epp.yaml:9: plugins[2].type: plugin type `session-affinity-scorer` is not supported yet
-            epp.yaml:10: plugins[3].name: invalid type: integer `7`, expected a string
-            epp.yaml:11: plugins[4].type: is missing
-            epp.yaml:12: plugins[5].weight: unknown field `weight`
-            epp.yaml:13: plugins[6].name: another plugin is named `max-score-picker` (give one of them another name)
-            epp.yaml:14: plugins[7].parameters.watchFile: invalid type: string "yes please", expected a boolean
+            epp.yaml:8: error: plugins[1].parameters.by: unknown field `by`, expected `maxNumOfEndpoints`
+            epp.yaml:8: error: plugins[1].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:9: error: plugins[2].type: plugin type `session-affinity-scorer` is not supported yet
+            epp.yaml:10: error: plugins[3].name: invalid type: integer `7`, expected a string
+            epp.yaml:11: error: plugins[4].type: is missing
+            epp.yaml:12: error: plugins[5].weight: unknown field `weight`
+            epp.yaml:13: error: plugins[6].name: another plugin is named `max-score-picker` (give one of them another name)
+            epp.yaml:14: error: plugins[7].parameters.watchFile: invalid type: string "yes please", expected a boolean
             epp.yaml:14: warning: plugins[7]: `files` has no effect: it is not in dataLayer.discovery
-            epp.yaml:16: schedulingProfiles[0].name: is missing
-            epp.yaml:19: schedulingProfiles[0].plugins[2].weight: invalid type: string "much", expected f64
-            epp.yaml:20: schedulingProfiles[0].plugins[3].weight: is not a finite number
-            epp.yaml:21: schedulingProfiles[0].plugins[4].pluginRef: is missing
-            epp.yaml:22: schedulingProfiles[0].plugins[5].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
-            epp.yaml:24: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
-            epp.yaml:25: dataLayer.sources[0].pluginRef: `random-picker` is no data source
-            epp.yaml:25: dataLayer.sources[0].extractors[0].pluginRef: is missing
-            epp.yaml:25: dataLayer.sources[0].extractors[1].pluginRef: no plugin is named `nobody` (list it under plugins)
-            epp.yaml:26: dataLayer.crossReplicaSyncInterval: `often` is no duration such as 50ms, 2s or 1m30s
-            epp.yaml:28: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
-            epp.yaml:28: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
-            epp.yaml:28: requestHandler.parsers[2].pluginRef: is missing
-            epp.yaml:30: flowControl.maxBytes: `-1` is no size such as 65536, 10MiB or 25MB
-            epp.yaml:31: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector
-            epp.yaml:32: flowControl.priorityBands[1].priority: another band has priority 1
-            epp.yaml:32: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy
-            epp.yaml:32: flowControl.priorityBands[2].priority: is missing
-            epp.yaml:34: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
-            epp.yaml:35: lodesman.destinationList: `several` is not one of single, multi
-            epp.yaml:36: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
-            epp.yaml:36: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
-            epp.yaml:36: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
+            epp.yaml:16: error: schedulingProfiles[0].name: is missing
+            epp.yaml:19: error: schedulingProfiles[0].plugins[2].weight: invalid type: string "much", expected f64
+            epp.yaml:20: error: schedulingProfiles[0].plugins[3].weight: is not a finite number
+            epp.yaml:21: error: schedulingProfiles[0].plugins[4].pluginRef: is missing
+            epp.yaml:22: error: schedulingProfiles[0].plugins[5].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
+            epp.yaml:24: error: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
+            epp.yaml:25: error: dataLayer.sources[0].pluginRef: `random-picker` is no data source
+            epp.yaml:25: error: dataLayer.sources[0].extractors[0].pluginRef: is missing
+            epp.yaml:25: error: dataLayer.sources[0].extractors[1].pluginRef: no plugin is named `nobody` (list it under plugins)
+            epp.yaml:26: error: dataLayer.crossReplicaSyncInterval: `often` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:28: error: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
+            epp.yaml:28: error: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
+            epp.yaml:28: error: requestHandler.parsers[2].pluginRef: is missing
+            epp.yaml:30: error: flowControl.maxBytes: `-1` is no size such as 65536, 10MiB or 25MB
+            epp.yaml:31: error: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector
+            epp.yaml:32: error: flowControl.priorityBands[1].priority: another band has priority 1
+            epp.yaml:32: error: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy
+            epp.yaml:32: error: flowControl.priorityBands[2].priority: is missing
+            epp.yaml:34: error: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
+            epp.yaml:35: error: lodesman.destinationList: `several` is not one of single, multi
+            epp.yaml:36: error: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
+            epp.yaml:36: error: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:36: error: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
         "#]],
     );
 }
@@ -201,18 +203,18 @@ fn handlers_and_profiles_have_to_match() {
     refused(
         &format!("plugins:\n- type: queue-scorer\n{profiles}"),
         &expect![[r"
-        epp.yaml:5: schedulingProfiles: several profiles need a profile handler
-        epp.yaml:7: schedulingProfiles[1].name: another profile is named `a`
-    "]],
+            epp.yaml:5: error: schedulingProfiles: several profiles need a profile handler
+            epp.yaml:7: error: schedulingProfiles[1].name: another profile is named `a`
+        "]],
     );
     refused(
         &format!(
             "plugins:\n- type: queue-scorer\n- type: single-profile-handler\n- {{name: two, type: single-profile-handler}}\n{profiles}"
         ),
         &expect![[r"
-            epp.yaml:6: plugins[2]: there is one profile handler, this is a second
-            epp.yaml:7: schedulingProfiles: single-profile-handler runs one profile, there are 2
-            epp.yaml:9: schedulingProfiles[1].name: another profile is named `a`
+            epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second
+            epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2
+            epp.yaml:9: error: schedulingProfiles[1].name: another profile is named `a`
         "]],
     );
 }
@@ -221,21 +223,43 @@ fn handlers_and_profiles_have_to_match() {
 fn a_document_that_is_none_has_one_problem_with_its_line() {
     let refusals = |text: &str| rendered(&load(Some(text), &[PLUGINS]).expect_err("has errors"));
     expect![[r"
-        epp.yaml:2: unclosed bracket '['
+        epp.yaml:2: error: unclosed bracket '['
     "]]
     .assert_eq(&refusals("a: 1\nb: [\n"));
     expect![[r"
-        epp.yaml:1: is not a map of fields
+        epp.yaml:1: error: is not a map of fields
     "]]
     .assert_eq(&refusals("- a\n"));
     expect![[r"
-        epp.yaml:4: `kind` stands twice
+        epp.yaml:4: error: `kind` stands twice
     "]]
     .assert_eq(&refusals(&format!("{HEADER}plugins: []\nkind: Twice\n")));
     expect![[r"
-        epp.yaml:2: apiVersion: `v2` is unknown (write llm-d.ai/v1alpha1)
+        epp.yaml:2: error: apiVersion: `v2` is unknown (write llm-d.ai/v1alpha1)
     "]]
     .assert_eq(&refusals("kind: EndpointPickerConfig\napiVersion: v2\n"));
+}
+
+#[test]
+fn a_manifest_around_a_configuration_has_one_problem() {
+    let text =
+        "apiVersion: v1\nkind: ConfigMap\ndata:\n  epp.yaml: |\n    kind: EndpointPickerConfig\n";
+    let problems = load(Some(text), &[PLUGINS]).expect_err("is no configuration");
+    expect![[r"
+        epp.yaml:2: error: kind: this is a ConfigMap, not a configuration (give the text under its data)
+    "]]
+    .assert_eq(&rendered(&problems));
+}
+
+#[test]
+fn no_hint_leads_to_what_is_not_there() {
+    refused(
+        "plugins:\n- type: precise-prefix-cache-scorer\n- type: models-responder\n",
+        &expect![[r"
+            epp.yaml:4: error: plugins[0].type: plugin type `precise-prefix-cache-scorer` is not supported yet
+            epp.yaml:5: error: plugins[1].type: unknown plugin type `models-responder`
+        "]],
+    );
 }
 
 #[test]
@@ -262,11 +286,11 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
          - type: active-request-scorer\n  parameters:\n    requestTimeout: 5s\n    maxBusyScore: 3\n\
          - {type: file-discovery, parameters: {watchFile: true}}\n",
         &expect![[r#"
-            epp.yaml:6: plugins[0].parameters.maxNumOfEndpoints: invalid type: string "two", expected i64
-            epp.yaml:7: plugins[0].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:6: error: plugins[0].parameters.maxNumOfEndpoints: invalid type: string "two", expected i64
+            epp.yaml:7: error: plugins[0].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
             epp.yaml:10: warning: plugins[1].parameters.requestTimeout: is deprecated (it has no effect, leave it out)
-            epp.yaml:11: plugins[1].parameters.maxBusyScore: maxBusyScore is 3, give a number from 0 to 1
-            epp.yaml:12: plugins[2].parameters: missing field `path`
+            epp.yaml:11: error: plugins[1].parameters.maxBusyScore: maxBusyScore is 3, give a number from 0 to 1
+            epp.yaml:12: error: plugins[2].parameters: missing field `path`
             epp.yaml:12: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery
         "#]],
     );
@@ -284,9 +308,9 @@ fn a_section_without_its_gate_is_warned_of() {
     refused(
         "featureGates: [flowControl]\nflowControl: {priorityBands: [{}]}\n",
         &expect![[r"
-        epp.yaml:3: featureGates[0]: feature gate `flowControl` is not supported yet
-        epp.yaml:4: flowControl.priorityBands[0].priority: is missing
-    "]],
+            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet
+            epp.yaml:4: error: flowControl.priorityBands[0].priority: is missing
+        "]],
     );
 }
 
@@ -296,8 +320,8 @@ fn deprecated_types_are_named_with_what_to_write() {
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
         &expect![[r"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
-            epp.yaml:3: plugins[1].type: plugin type `by-label` is not supported yet (use label-selector-filter)
-            epp.yaml:3: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (use disagg-profile-handler)
+            epp.yaml:3: error: plugins[1].type: plugin type `by-label` is not supported yet
+            epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet
         "]],
     );
 }

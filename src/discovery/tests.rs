@@ -165,7 +165,7 @@ async fn a_file_not_watched_is_read_once_and_must_be_good() {
     assert!(matches!(error, DiscoveryError::Read { .. }), "{error}");
     std::fs::write(&path, "endpoints: 7").unwrap();
     let error = follow(file.clone(), sender.clone()).await.unwrap_err().to_string();
-    assert!(error.contains("endpoints.yaml:1: endpoints:"), "{error}");
+    assert!(error.contains("endpoints.yaml:1: error: endpoints:"), "{error}");
     std::fs::write(&path, document(&[("a", 1)])).unwrap();
     follow(file.clone(), sender.clone()).await.unwrap();
     assert!(matches!(events.try_recv(), Ok(Event::Endpoints(list)) if list.len() == 1));

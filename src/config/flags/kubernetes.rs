@@ -5,7 +5,8 @@ use std::time::Duration;
 use clap::{ArgAction, Args, ValueEnum};
 
 use super::{boolean, duration};
-use crate::config::target::{LabelSelector, TargetPorts};
+use crate::config::selector::LabelSelector;
+use crate::config::target::TargetPorts;
 
 /// Kubernetes, where a pool or a selector is named and no other source of endpoints is.
 #[derive(Args, Clone, Debug)]
@@ -19,7 +20,7 @@ pub struct Kubernetes {
     /// Its API group; the one with `x-` is InferencePool v1alpha2.
     #[arg(long, value_name = "GROUP", default_value = PoolGroup::V1_NAME)]
     pub pool_group: PoolGroup,
-    /// Labels of the pods to serve, as `app=llm,tier=gpu`, instead of an InferencePool.
+    /// Labels of the pods to serve, as `app=llm,tier in (a,b),!spot`, instead of an InferencePool.
     #[arg(long, value_name = "LABELS", requires = "endpoint_target_ports")]
     pub endpoint_selector: Option<LabelSelector>,
     /// Ports of those pods, 1 to 8, comma separated.
@@ -51,6 +52,17 @@ impl PoolGroup {
 }
 
 impl Kubernetes {
+    /// Why the flags contradict each other, if they do.
+    pub fn contradiction(&self) -> Option<String> {
+        let (Some(with_name), _) = self.pool() else { return None };
+        let flag = self.pool_namespace.as_str();
+        let differ = !with_name.is_empty() && !flag.is_empty() && flag != with_name;
+        differ.then(|| {
+            let name = &self.pool_name;
+            format!("--pool-name {name} and --pool-namespace {flag} name two namespaces, give one")
+        })
+    }
+
     /// The pool's name, and its namespace where one was given with it.
     pub fn pool(&self) -> (Option<&str>, &str) {
         match self.pool_name.split_once('/') {

@@ -1,48 +1,59 @@
 //! Flags of the reference without an effect here, accepted so that existing deployments start.
 
-use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Why a flag has no effect.
 const NOT_YET: &str = "is not supported yet";
 const MEANINGLESS: &str = "has no meaning here";
+const CONFIGURED: &str = "has no effect: give scheme, path, port and insecureSkipVerify to a metrics-data-source in the configuration";
 
 /// Name, whether it is a boolean, why it has no effect.
 const FLAGS: &[(&str, Kind, &str)] = &[
-    ("allow-experimental-plugins", Kind::Boolean, MEANINGLESS),
-    ("destination-endpoint-hint-key", Kind::Value, MEANINGLESS),
-    ("destination-endpoint-hint-metadata-namespace", Kind::Value, MEANINGLESS),
-    ("enable-pprof", Kind::Boolean, MEANINGLESS),
-    ("metrics-cert-dir", Kind::Value, NOT_YET),
-    ("metrics-client-ca-file", Kind::Value, NOT_YET),
-    ("metrics-endpoint-auth", Kind::Boolean, NOT_YET),
-    ("model-server-metrics-https-insecure-skip-verify", Kind::Boolean, NOT_YET),
-    ("model-server-metrics-path", Kind::Value, NOT_YET),
-    ("model-server-metrics-port", Kind::Value, NOT_YET),
-    ("model-server-metrics-scheme", Kind::Value, NOT_YET),
-    ("refresh-prometheus-metrics-interval", Kind::Value, MEANINGLESS),
-    ("tracing", Kind::Boolean, NOT_YET),
-    ("zap-devel", Kind::Boolean, MEANINGLESS),
-    ("zap-encoder", Kind::Value, MEANINGLESS),
-    ("zap-log-level", Kind::Value, MEANINGLESS),
-    ("zap-stacktrace-level", Kind::Value, MEANINGLESS),
-    ("zap-time-encoding", Kind::Value, MEANINGLESS),
+    ("allow-experimental-plugins", Kind::Boolean("false"), MEANINGLESS),
+    ("destination-endpoint-hint-key", Kind::Value(""), MEANINGLESS),
+    ("destination-endpoint-hint-metadata-namespace", Kind::Value(""), MEANINGLESS),
+    ("enable-pprof", Kind::Boolean("false"), MEANINGLESS),
+    ("metrics-cert-dir", Kind::Value(""), NOT_YET),
+    ("metrics-client-ca-file", Kind::Value(""), NOT_YET),
+    ("metrics-endpoint-auth", Kind::Boolean("false"), NOT_YET),
+    ("model-server-metrics-https-insecure-skip-verify", Kind::Boolean("true"), CONFIGURED),
+    ("model-server-metrics-path", Kind::Value("/metrics"), CONFIGURED),
+    ("model-server-metrics-port", Kind::Value("0"), CONFIGURED),
+    ("model-server-metrics-scheme", Kind::Value("http"), CONFIGURED),
+    ("refresh-prometheus-metrics-interval", Kind::Value(""), MEANINGLESS),
+    ("tracing", Kind::Boolean("false"), NOT_YET),
+    ("zap-devel", Kind::Boolean("false"), MEANINGLESS),
+    ("zap-encoder", Kind::Value(""), MEANINGLESS),
+    ("zap-log-level", Kind::Value(""), MEANINGLESS),
+    ("zap-stacktrace-level", Kind::Value(""), MEANINGLESS),
+    ("zap-time-encoding", Kind::Value(""), MEANINGLESS),
 ];
 
 const HEADING: &str = "Accepted and without effect";
 
-/// The flags without an effect that were given.
+/// The flags without an effect that were given, and asked for one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Later {
     given: Vec<(&'static str, &'static str)>,
 }
 
+/// What a flag takes, with the value that asks for what happens anyway; so does an empty one.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     /// May stand alone.
-    Boolean,
+    Boolean(&'static str),
     /// Takes a value.
-    Value,
+    Value(&'static str),
+}
+
+impl Kind {
+    /// Whether `value` asks for something else than what happens.
+    fn asks(self, value: &str) -> bool {
+        match self {
+            Self::Boolean(anyway) => super::boolean(value) != super::boolean(anyway),
+            Self::Value(anyway) => !value.is_empty() && value != anyway,
+        }
+    }
 }
 
 impl Later {
@@ -58,10 +69,10 @@ impl Args for Later {
             let arg = Arg::new(name).long(name).action(ArgAction::Append).value_name("VALUE");
             let arg = arg.help(format!("Accepted; {why}")).help_heading(HEADING);
             match kind {
-                Kind::Boolean => {
+                Kind::Boolean(_) => {
                     arg.num_args(0..=1).require_equals(true).default_missing_value("true")
                 }
-                Kind::Value => arg,
+                Kind::Value(_) => arg,
             }
         }))
     }
@@ -73,9 +84,11 @@ impl Args for Later {
 
 impl FromArgMatches for Later {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, Error> {
-        let given =
-            |name| matches.value_source(name).is_some_and(|from| from == ValueSource::CommandLine);
-        let flags = FLAGS.iter().filter(|(name, ..)| given(name));
+        let asks = |name, kind: Kind| {
+            let last = matches.get_many::<String>(name).and_then(|mut values| values.next_back());
+            last.is_some_and(|value| kind.asks(value))
+        };
+        let flags = FLAGS.iter().filter(|(name, kind, _)| asks(name, *kind));
         Ok(Self { given: flags.map(|&(name, _, why)| (name, why)).collect() })
     }
 

@@ -66,7 +66,7 @@ fn the_arguments_of_a_deployment_of_the_reference_are_accepted() {
     assert!(flags.pool.emit_endpoint_scores && !flags.pool.disable_endpoint_subset_filter);
     let warned: Vec<_> =
         flags.warnings().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect();
-    let expected = ["--kv-cache-usage-percentage-metric", "--tracing", "--zap-encoder"];
+    let expected = ["--kv-cache-usage-percentage-metric", "--zap-encoder"];
     assert_eq!(warned, expected);
 }
 
@@ -132,12 +132,41 @@ fn the_namespace_is_the_pools_or_the_flags_or_the_environments_or_default() {
         let flags = parse(args).unwrap();
         flags.kubernetes.namespace(&[environment, Some("own")]).to_owned()
     };
-    assert_eq!(namespace(&["--pool-name=a/p", "--pool-namespace=b"], Some("c")), "a");
+    assert_eq!(namespace(&["--pool-name=a/p"], Some("c")), "a");
     assert_eq!(namespace(&["--pool-name=p", "--pool-namespace=b"], Some("c")), "b");
     assert_eq!(namespace(&["--pool-name=p"], Some("c")), "c");
     assert_eq!(namespace(&[], Some("")), "own");
     assert_eq!(parse(&[]).unwrap().kubernetes.namespace(&[None]), "default");
     assert_eq!(parse(&["--pool-name=a/p"]).unwrap().kubernetes.pool(), (Some("a"), "p"));
+}
+
+#[test]
+fn two_namespaces_of_the_pool_contradict_each_other() {
+    let contradiction = |args: &[&str]| parse(args).unwrap().kubernetes.contradiction();
+    let two = contradiction(&["--pool-name=a/p", "--pool-namespace=b"]);
+    assert!(two.is_some_and(|text| text.contains("--pool-name a/p")));
+    assert_eq!(contradiction(&["--pool-name=a/p", "--pool-namespace=a"]), None);
+    assert_eq!(contradiction(&["--pool-name=p", "--pool-namespace=b"]), None);
+    assert_eq!(contradiction(&["--pool-name=a/p"]), None);
+}
+
+#[test]
+fn a_flag_without_effect_is_told_of_where_it_asks_for_one() {
+    let warned = |arg: &str| parse(&[arg]).unwrap().warnings();
+    for arg in [
+        "--tracing=false",
+        "--metrics-endpoint-auth=0",
+        "--metrics-cert-dir=",
+        "--model-server-metrics-scheme=http",
+        "--model-server-metrics-path=/metrics",
+        "--model-server-metrics-https-insecure-skip-verify",
+    ] {
+        assert_eq!(warned(arg), [""; 0], "{arg}");
+    }
+    assert_eq!(warned("--tracing"), ["--tracing is not supported yet"]);
+    for arg in ["--model-server-metrics-port=9100", "--model-server-metrics-scheme=https"] {
+        assert!(warned(arg)[0].contains("metrics-data-source"), "{arg}");
+    }
 }
 
 #[test]
@@ -150,6 +179,9 @@ fn a_selector_has_ports_and_ports_a_selector() {
         assert!(parse(&[alone]).is_err(), "{alone}");
     }
     assert!(parse(&[selector, "--endpoint-target-ports=0"]).is_err());
+    let twice = parse(&[selector, "--endpoint-target-ports=8000,8000"]).unwrap();
+    assert_eq!(twice.kubernetes.endpoint_target_ports.as_ref().unwrap().as_slice(), [8000]);
+    assert!(twice.warnings()[0].contains("8000 twice"));
 }
 
 #[test]

@@ -269,7 +269,10 @@ fn kind(
         return Kind::Source;
     }
     let path = format!("plugins[{at}].type");
-    let hinted = |problem: Problem| match instead_of(type_name) {
+    // A hint to what this build lacks would lead in a circle.
+    let instead =
+        instead_of(type_name).filter(|hint| !NOT_YET.iter().any(|name| hint.contains(name)));
+    let hinted = |problem: Problem| match instead {
         Some(hint) => problem.hint(hint),
         None => problem,
     };
@@ -286,7 +289,7 @@ fn kind(
         return Kind::Later;
     }
     let sources = TYPES.iter().map(|(name, _)| *name);
-    let known = names(tables).chain([FILE_DISCOVERY]).chain(sources).chain(NOT_YET.iter().copied());
+    let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
     let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
     problems.push(problem.nearest(type_name, known));
     Kind::Unknown

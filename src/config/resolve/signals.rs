@@ -150,13 +150,13 @@ mod tests {
                     - {pluginRef: core-metrics-extractor}\n    - {pluginRef: core-metric-extractor}\n";
         let expected = expect![[r"
             epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https
-            epp.yaml:5: plugins[1]: there is one `metrics-data-source`, this is a second
-            epp.yaml:7: plugins[3].parameters.defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
-            epp.yaml:11: dataLayer.sources[0].pluginRef: is missing
-            epp.yaml:11: dataLayer.sources[0].extractors[0].pluginRef: is missing
-            epp.yaml:12: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source
-            epp.yaml:15: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source
-            epp.yaml:17: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
+            epp.yaml:5: error: plugins[1]: there is one `metrics-data-source`, this is a second
+            epp.yaml:7: error: plugins[3].parameters.defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
+            epp.yaml:11: error: dataLayer.sources[0].pluginRef: is missing
+            epp.yaml:11: error: dataLayer.sources[0].extractors[0].pluginRef: is missing
+            epp.yaml:12: error: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source
+            epp.yaml:15: error: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source
+            epp.yaml:17: error: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
         "]];
         told(&resolved(text).unwrap_err(), &expected);
     }
