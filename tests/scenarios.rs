@@ -19,8 +19,9 @@ mod scenarios {
             let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/crds");
             let crds = crds.display().to_string();
             cluster.kubectl(&["apply", "--server-side", "--kustomize", &crds], "").await.unwrap();
-            let served = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
-            cluster.kubectl(&served, "").await.unwrap();
+            let established =
+                ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+            cluster.kubectl(&established, "").await.unwrap();
             server.control(&local::CONTROLLERS).await.unwrap();
         };
         PREPARED.get_or_init(prepare).await;

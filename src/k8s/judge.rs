@@ -10,7 +10,7 @@ use tokio::time::sleep;
 
 use super::follow::{Listing, changed};
 use super::keep::BURST;
-use super::objects::{Entry, Kind, Objects, Spec};
+use super::objects::{self, Entry, Judged, Kind, Spec};
 use super::types::Status;
 use super::verdict::Verdict;
 use crate::pool::Event;
@@ -52,13 +52,8 @@ impl Judge {
         events: mpsc::Sender<Event>,
         verdicts: watch::Sender<Arc<[Verdict]>>,
     ) {
-        let mut objects = Objects::default();
         loop {
-            for (kind, listing) in &mut self.listed {
-                let items = listing.borrow_and_update();
-                objects.replace(*kind, items.items.values().map(|Kept(entry)| entry.clone()));
-            }
-            let judged = objects.judged(&self.pool);
+            let judged = self.look();
             verdicts.send_replace(judged.verdicts.into());
             if events.send(Event::Routes(judged.routes)).await.is_err() {
                 return;
@@ -74,5 +69,14 @@ impl Judge {
             }
             sleep(BURST).await;
         }
+    }
+
+    fn look(&mut self) -> Judged {
+        let Self { pool, listed } = self;
+        let listed = listed.each_mut().map(|(kind, listing)| (*kind, listing.borrow_and_update()));
+        let objects = listed
+            .iter()
+            .flat_map(|(kind, listing)| listing.items.values().map(|Kept(entry)| (*kind, entry)));
+        objects::judged(pool, objects)
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fault::{Fault, State};
+use super::fault::{EXPIRED, Fault, State};
 
 /// A kind of objects in one namespace.
 #[derive(Debug)]
@@ -72,7 +72,8 @@ impl Kind {
 
     /// Something went wrong; what is known stays. Each change of state is logged once.
     pub(super) fn failed(&self, fault: &Fault) {
-        let changed = self.enter(fault.state);
+        // A version grows old in any watch of what seldom changes.
+        let changed = fault.reason != EXPIRED && self.enter(fault.state);
         // A kind that is just looked for is no news.
         if changed || !matches!(fault.state, State::Absent | State::Forbidden) {
             *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
