@@ -10,6 +10,9 @@ use kube::core::Status;
 /// The longest wait that an API server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
+/// The reason of a fault when our token is not accepted: no rule of a Role mends that.
+pub(super) const UNAUTHORIZED: &str = "unauthorized";
+
 /// How far a watch has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum State {
@@ -82,7 +85,8 @@ impl Fault {
         let (state, reason) = match status.code {
             // The client takes any JSON for a refusal that is not what was asked for.
             0 => return Self::malformed("an answer that cannot be read"),
-            401 | 403 => (State::Forbidden, "forbidden"),
+            401 => (State::Forbidden, UNAUTHORIZED),
+            403 => (State::Forbidden, "forbidden"),
             404 => (State::Absent, "absent"),
             410 => (State::Failing, "expired"),
             429 => (State::Failing, "throttled"),
@@ -140,7 +144,7 @@ mod tests {
             let fault = Fault::refused(&status(code));
             (fault.state.label(), fault.reason)
         };
-        assert_eq!(told(401), ("forbidden", "forbidden"));
+        assert_eq!(told(401), ("forbidden", "unauthorized"));
         assert_eq!(told(403), ("forbidden", "forbidden"));
         assert_eq!(told(404), ("absent", "absent"));
         assert_eq!(told(410), ("failing", "expired"));

@@ -6,31 +6,43 @@ use std::sync::Arc;
 
 use kube::core::Object;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::follow::{Listing, changed};
+use super::follow::{Item, Listing, changed};
 use super::keep::BURST;
 use super::objects::{Entry, Kind, Objects, Spec};
 use super::types::Status;
 use super::verdict::Verdict;
 use crate::pool::Event;
 
+/// After a judgment follows a pause of so many times its length, so that objects that change all the time, each over
+/// thousands of others, leave the processor to others.
+const REST: u32 = 9;
+
 /// An object as it is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Kept(Entry);
+pub(super) struct Kept(Arc<Entry>);
 
 /// The same object is the same while its version is.
 impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
-        let Self(Entry { uid, version, .. }) = self;
-        (uid, version) == (&other.0.uid, &other.0.version)
+        (&self.0.uid, &self.0.version) == (&other.0.uid, &other.0.version)
+    }
+}
+
+impl Item for Kept {
+    const PAGE: u32 = 50;
+    const ROOM: usize = 16 << 20;
+
+    fn size(&self) -> usize {
+        self.0.size()
     }
 }
 
 /// What is kept of an object; none when it is being deleted.
 pub(super) fn kept<S: Into<Spec> + Clone>(object: Object<S, Status>) -> Option<Kept> {
     let ending = object.metadata.deletion_timestamp.is_some();
-    (!ending).then(|| Kept(object.into()))
+    (!ending).then(|| Kept(Arc::new(object.into())))
 }
 
 /// A kind, and what is listed of it.
@@ -54,11 +66,13 @@ impl Judge {
     ) {
         let mut objects = Objects::default();
         loop {
+            let began = Instant::now();
             for (kind, listing) in &mut self.listed {
                 let items = listing.borrow_and_update();
-                objects.replace(*kind, items.items.values().map(|Kept(entry)| entry.clone()));
+                objects.replace(*kind, items.items().values().map(|Kept(entry)| Arc::clone(entry)));
             }
             let judged = objects.judged(&self.pool);
+            let pause = BURST.max(began.elapsed() * REST);
             verdicts.send_replace(judged.verdicts.into());
             if events.send(Event::Routes(judged.routes)).await.is_err() {
                 return;
@@ -72,7 +86,7 @@ impl Judge {
                 () = changed(fifth) => {}
                 () = events.closed() => return,
             }
-            sleep(BURST).await;
+            sleep(pause).await;
         }
     }
 }

@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Fault, State};
+use super::fault::{Fault, State, UNAUTHORIZED};
 use crate::metrics::LeaderMetrics;
 
 use self::leader::Term;
@@ -94,14 +94,15 @@ impl Candidate {
     async fn round(&mut self) {
         let began = Instant::now();
         self.expire(began);
-        let written = self.written.take();
+        // After a term that ended unnoticed, as in a frozen process, the lease may be another's.
+        let written = self.written.take().filter(|_| self.leads());
         let limit = self.no_longer_than(began + ANSWER);
         let outcome = timeout_at(limit, self.attempt(written)).await;
         match outcome {
             Ok(Ok(leader)) => self.enter(leader, began, None),
             Ok(Err(error)) => {
-                let Fault { state, text, .. } = error.into();
-                let forbidden = state == State::Forbidden;
+                let Fault { state, reason, text, .. } = error.into();
+                let forbidden = state == State::Forbidden && reason != UNAUTHORIZED;
                 let leader = if forbidden { Leader::Forbidden } else { Leader::Unknown };
                 self.fail(leader, &text);
             }

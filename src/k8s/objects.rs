@@ -8,6 +8,7 @@
 //! are known by their name alone, so there `llm-d.ai` prevails at any age.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
@@ -34,12 +35,12 @@ const POOL: &str = "InferencePool";
 /// Written by the task that watches. Holds what the API server holds, but of each object only what is used.
 #[derive(Clone, Debug, Default)]
 pub struct Objects {
-    entries: BTreeMap<(Kind, Box<str>), Entry>,
+    entries: BTreeMap<(Kind, Box<str>), Arc<Entry>>,
 }
 
 impl Objects {
     /// Takes a complete list of one kind; what it lacks is gone.
-    pub fn replace(&mut self, kind: Kind, list: impl IntoIterator<Item = Entry>) {
+    pub fn replace(&mut self, kind: Kind, list: impl IntoIterator<Item = impl Into<Arc<Entry>>>) {
         self.entries.retain(|(known, _), _| *known != kind);
         for entry in list {
             self.insert(kind, entry);
@@ -47,7 +48,8 @@ impl Objects {
     }
 
     /// Takes an object that is new or was changed.
-    pub fn insert(&mut self, kind: Kind, entry: Entry) {
+    pub fn insert(&mut self, kind: Kind, entry: impl Into<Arc<Entry>>) {
+        let entry = entry.into();
         self.entries.insert((kind, entry.name.clone()), entry);
     }
 
@@ -152,6 +154,18 @@ pub enum Spec {
     Model(ModelSpec),
 }
 
+impl Entry {
+    /// The bytes that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let conditions = self.present.iter().map(|condition| {
+            let texts =
+                [&condition.type_, &condition.status, &condition.reason, &condition.message];
+            size_of::<Condition>() + texts.map(String::len).iter().sum::<usize>()
+        });
+        size_of::<Self>() + self.name.len() + self.spec.size() + conditions.sum::<usize>()
+    }
+}
+
 impl<S: Into<Spec> + Clone> From<Object<S, Status>> for Entry {
     fn from(object: Object<S, Status>) -> Self {
         let Object { metadata, spec, status, .. } = object;
@@ -171,6 +185,18 @@ impl<S: Into<Spec> + Clone> From<Object<S, Status>> for Entry {
 }
 
 impl Spec {
+    /// The bytes that it takes beyond its own, about.
+    fn size(&self) -> usize {
+        match self {
+            Self::Objective(_) => 0,
+            Self::Rewrite(spec) => spec.rules.iter().map(targets::size_of_rule).sum(),
+            Self::Model(spec) => {
+                let targets = spec.target_models.iter().map(|to| targets::size(&to.name));
+                spec.model_name.len() + targets.sum::<usize>()
+            }
+        }
+    }
+
     fn pool(&mut self) -> &mut PoolRef {
         match self {
             Self::Objective(spec) => &mut spec.pool_ref,
