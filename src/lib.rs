@@ -10,7 +10,7 @@
 //! ```text
 //!              metrics pages               ext_proc streams
 //!                    │                            │
-//!   discovery ──▶  scrape                  server::grpc            shell: I/O, clock, dice
+//!  k8s, discovery ▶ scrape                  server::grpc           shell: I/O, clock, dice
 //!        └────┬──────┘                            │
 //!  ───────────│───────────────────────────────────│──────────────────────────────────────
 //!         pool::State ──▶ Snapshot ──▶ director ◀─▶ extproc        core: pure, synchronous

@@ -8,7 +8,7 @@ use std::time::Duration;
 use allocation_counter::measure;
 use arc_swap::ArcSwap;
 use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, Settings};
-use lodesman::extproc::{self, Budget, Exchange};
+use lodesman::extproc::{self, Budget, Exchange, Next};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, FailureMode, Sample, State, Subset};
 use lodesman::prefix::{Chain, Index};
@@ -109,10 +109,7 @@ fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str
     let headers = Some(HeaderMap { headers: sent.iter().map(header).collect() });
     let request = Request::RequestHeaders(HttpHeaders { headers, end_of_stream: false });
     let message = ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
-    let receive = || {
-        exchange.receive(message, now());
-    };
-    measure(receive).count_total
+    measure(|| assert_eq!(exchange.receive(message, now()), Next::Read)).count_total
 }
 
 #[test]

@@ -21,7 +21,6 @@ mod grpc {
     mod rewriting;
     mod rig;
     mod routes;
-    mod selection;
     mod stream;
     mod usage;
 }

@@ -14,13 +14,15 @@ mod scenarios {
     async fn cluster() -> Option<&'static Cluster> {
         static PREPARED: OnceCell<()> = OnceCell::const_new();
         let cluster = Cluster::shared().await?;
+        let server = cluster.server()?;
         let prepare = async || {
             let crds = Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests/crds");
             let crds = crds.display().to_string();
             cluster.kubectl(&["apply", "--server-side", "--kustomize", &crds], "").await.unwrap();
-            let served = ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
-            cluster.kubectl(&served, "").await.unwrap();
-            cluster.server().unwrap().control(&local::CONTROLLERS).await.unwrap();
+            let established =
+                ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
+            cluster.kubectl(&established, "").await.unwrap();
+            server.control(&local::CONTROLLERS).await.unwrap();
         };
         PREPARED.get_or_init(prepare).await;
         Some(cluster)

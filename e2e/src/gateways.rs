@@ -8,8 +8,10 @@ mod asking;
 mod cases;
 mod cluster;
 mod envoy_gateway;
+mod gateway;
 mod istio;
 mod manifests;
+mod parts;
 mod picker;
 mod pods;
 mod site;
@@ -23,8 +25,10 @@ use anyhow::{Context, Result, ensure};
 use clap::Args;
 
 use cases::Case;
-pub use site::Gateway;
-use site::{Mode, Parts, Site};
+pub use gateway::Gateway;
+use gateway::Mode;
+use parts::Parts;
+use site::Site;
 use table::Table;
 
 use crate::envoy;

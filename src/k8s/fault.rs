@@ -10,8 +10,8 @@ use kube::core::Status;
 /// The longest wait that an API server may ask for.
 const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
-/// The reason of a fault when our token is not accepted: no rule of a Role mends that.
-pub(super) const UNAUTHORIZED: &str = "unauthorized";
+/// The reason where a version, or the token of a page, is too old.
+pub(super) const EXPIRED: &str = "expired";
 
 /// How far a watch has come.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,10 +85,10 @@ impl Fault {
         let (state, reason) = match status.code {
             // The client takes any JSON for a refusal that is not what was asked for.
             0 => return Self::malformed("an answer that cannot be read"),
-            401 => (State::Forbidden, UNAUTHORIZED),
+            401 => (State::Failing, "unauthorized"),
             403 => (State::Forbidden, "forbidden"),
             404 => (State::Absent, "absent"),
-            410 => (State::Failing, "expired"),
+            410 => (State::Failing, EXPIRED),
             429 => (State::Failing, "throttled"),
             500.. => (State::Failing, "server_error"),
             _ => (State::Failing, "refused"),
@@ -144,7 +144,7 @@ mod tests {
             let fault = Fault::refused(&status(code));
             (fault.state.label(), fault.reason)
         };
-        assert_eq!(told(401), ("forbidden", "unauthorized"));
+        assert_eq!(told(401), ("failing", "unauthorized"));
         assert_eq!(told(403), ("forbidden", "forbidden"));
         assert_eq!(told(404), ("absent", "absent"));
         assert_eq!(told(410), ("failing", "expired"));

@@ -10,7 +10,7 @@ use tokio::time::{Instant, sleep};
 
 use super::follow::{Item, Listing, changed};
 use super::keep::BURST;
-use super::objects::{Entry, Kind, Objects, Spec};
+use super::objects::{self, Entry, Judged, Kind, Spec};
 use super::types::Status;
 use super::verdict::Verdict;
 use crate::pool::Event;
@@ -21,7 +21,7 @@ const REST: u32 = 9;
 
 /// An object as it is kept.
 #[derive(Clone, Debug)]
-pub(super) struct Kept(Arc<Entry>);
+pub(super) struct Kept(Entry);
 
 /// The same object is the same while its version is.
 impl PartialEq for Kept {
@@ -42,7 +42,7 @@ impl Item for Kept {
 /// What is kept of an object; none when it is being deleted.
 pub(super) fn kept<S: Into<Spec> + Clone>(object: Object<S, Status>) -> Option<Kept> {
     let ending = object.metadata.deletion_timestamp.is_some();
-    (!ending).then(|| Kept(Arc::new(object.into())))
+    (!ending).then(|| Kept(object.into()))
 }
 
 /// A kind, and what is listed of it.
@@ -64,14 +64,9 @@ impl Judge {
         events: mpsc::Sender<Event>,
         verdicts: watch::Sender<Arc<[Verdict]>>,
     ) {
-        let mut objects = Objects::default();
         loop {
             let began = Instant::now();
-            for (kind, listing) in &mut self.listed {
-                let items = listing.borrow_and_update();
-                objects.replace(*kind, items.items().values().map(|Kept(entry)| Arc::clone(entry)));
-            }
-            let judged = objects.judged(&self.pool);
+            let judged = self.look();
             let pause = BURST.max(began.elapsed() * REST);
             verdicts.send_replace(judged.verdicts.into());
             if events.send(Event::Routes(judged.routes)).await.is_err() {
@@ -88,5 +83,14 @@ impl Judge {
             }
             sleep(pause).await;
         }
+    }
+
+    fn look(&mut self) -> Judged {
+        let Self { pool, listed } = self;
+        let listed = listed.each_mut().map(|(kind, listing)| (*kind, listing.borrow_and_update()));
+        let objects = listed
+            .iter()
+            .flat_map(|(kind, listing)| listing.items().values().map(|Kept(entry)| (*kind, entry)));
+        objects::judged(pool, objects)
     }
 }

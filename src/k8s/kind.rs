@@ -6,7 +6,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::fault::{Fault, State, UNAUTHORIZED};
+use super::fault::{EXPIRED, Fault, State};
 
 /// A kind of objects in one namespace.
 #[derive(Debug)]
@@ -74,7 +74,8 @@ impl Kind {
 
     /// Something went wrong; what is known stays. Each change of state is logged once.
     pub(super) fn failed(&self, fault: &Fault) {
-        let changed = self.enter(fault.state);
+        // A version grows old in any watch of what seldom changes.
+        let changed = fault.reason != EXPIRED && self.enter(fault.state);
         // A kind that is just looked for is no news.
         if changed || !matches!(fault.state, State::Absent | State::Forbidden) {
             *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
@@ -87,14 +88,6 @@ impl Kind {
         match fault.state {
             State::Absent => {
                 tracing::info!(kind, purpose, "kind not installed, looked for again");
-            }
-            State::Forbidden if fault.reason == UNAUTHORIZED => {
-                tracing::warn!(
-                    kind,
-                    namespace,
-                    error,
-                    "token not accepted, the last state stays: it is expired, or our ServiceAccount is gone"
-                );
             }
             State::Forbidden => {
                 let rule = self.rule();

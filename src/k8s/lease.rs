@@ -19,7 +19,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep_until, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
-use super::fault::{Fault, State, UNAUTHORIZED};
+use super::fault::{Fault, State};
 use crate::metrics::LeaderMetrics;
 
 use self::leader::Term;
@@ -101,8 +101,8 @@ impl Candidate {
         match outcome {
             Ok(Ok(leader)) => self.enter(leader, began, None),
             Ok(Err(error)) => {
-                let Fault { state, reason, text, .. } = error.into();
-                let forbidden = state == State::Forbidden && reason != UNAUTHORIZED;
+                let Fault { state, text, .. } = error.into();
+                let forbidden = state == State::Forbidden;
                 let leader = if forbidden { Leader::Forbidden } else { Leader::Unknown };
                 self.fail(leader, &text);
             }

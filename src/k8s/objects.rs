@@ -7,9 +7,6 @@
 //! Of two objects that want the same, the older one prevails, then the first by name, then that of `llm-d.ai`. Objectives
 //! are known by their name alone, so there `llm-d.ai` prevails at any age.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
-
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Object;
@@ -30,45 +27,17 @@ mod targets;
 /// The kind of pools that can be meant.
 const POOL: &str = "InferencePool";
 
-/// What is known of the objects in the pool's namespace, whichever pool they are for.
-///
-/// Written by the task that watches. Holds what the API server holds, but of each object only what is used.
-#[derive(Clone, Debug, Default)]
-pub struct Objects {
-    entries: BTreeMap<(Kind, Box<str>), Arc<Entry>>,
-}
-
-impl Objects {
-    /// Takes a complete list of one kind; what it lacks is gone.
-    pub fn replace(&mut self, kind: Kind, list: impl IntoIterator<Item = impl Into<Arc<Entry>>>) {
-        self.entries.retain(|(known, _), _| *known != kind);
-        for entry in list {
-            self.insert(kind, entry);
-        }
-    }
-
-    /// Takes an object that is new or was changed.
-    pub fn insert(&mut self, kind: Kind, entry: impl Into<Arc<Entry>>) {
-        let entry = entry.into();
-        self.entries.insert((kind, entry.name.clone()), entry);
-    }
-
-    /// Forgets an object; an unknown one is none.
-    pub fn remove(&mut self, kind: Kind, name: &str) {
-        self.entries.remove(&(kind, name.into()));
-    }
-
-    /// What the objects for the pool of this name mean together; the same whatever the order in which they came.
-    pub fn judged(&self, pool: &str) -> Judged {
-        let ours = self.entries.iter().filter(|(_, entry)| means(&entry.pool, pool));
-        let mut ours: Vec<_> = ours.map(|((kind, _), entry)| Ours { kind: *kind, entry }).collect();
-        ours.sort_by_key(Ours::seniority);
-        let mut judged = Judged::default();
-        objectives::judge(&ours, &mut judged);
-        let owners = rewrites::judge(&ours, &mut judged);
-        models::judge(&ours, &owners, &mut judged);
-        judged
-    }
+/// What objects mean together for the pool of this name, the same in whatever order they come; no two of them have kind
+/// and name in common.
+pub fn judged<'a>(pool: &str, objects: impl IntoIterator<Item = (Kind, &'a Entry)>) -> Judged {
+    let ours = objects.into_iter().filter(|(_, entry)| means(&entry.pool, pool));
+    let mut ours: Vec<_> = ours.map(|(kind, entry)| Ours { kind, entry }).collect();
+    ours.sort_by_key(Ours::seniority);
+    let mut judged = Judged::default();
+    objectives::judge(&ours, &mut judged);
+    let owners = rewrites::judge(&ours, &mut judged);
+    models::judge(&ours, &owners, &mut judged);
+    judged
 }
 
 /// What the objects of a pool mean.

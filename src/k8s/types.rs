@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 pub use self::model::ModelSpec;
 pub use self::objective::ObjectiveSpec;
-pub use self::pod::{Pod, PodSpec, PodStatus};
+pub use self::pod::{Pod, PodStatus};
 pub use self::pool::{LegacyPoolSpec, PoolSpec};
 pub use self::rewrite::RewriteSpec;
 

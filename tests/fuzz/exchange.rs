@@ -9,7 +9,7 @@ use lodesman::config;
 use lodesman::director::{Clock, Director, Settings as How};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
 use lodesman::metrics::Metrics;
-use lodesman::pool::{EndpointSpec, Event, FailureMode, Snapshot, State};
+use lodesman::pool::{EndpointSpec, Event, FailureMode, Routes, Sample, Snapshot, State, Targets};
 use lodesman::request::Parsers;
 use lodesman::schedule::registry::PLUGINS;
 use lodesman::server::clock;
@@ -46,10 +46,13 @@ const CHAT: &str = r#"{"model":"m","messages":[{"role":"user","content":"hi"}]}"
 const ANSWER: &str = r#"{"id":"1","model":"T","usage":{"prompt_tokens":1,"completion_tokens":2}}"#;
 const EVENT: &str = "data: {\"model\":\"T\",\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\n";
 
-/// Directors over a pool of three, an empty one, and one that is not known yet.
-static DIRECTORS: LazyLock<[Arc<Director>; 3]> = LazyLock::new(|| {
+const POOL: [&str; 3] = ["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"];
+
+/// Directors over a pool of three, the same with rules and without room, an empty one, and one that is not known yet.
+static DIRECTORS: LazyLock<[Arc<Director>; 4]> = LazyLock::new(|| {
     [
-        director(snapshot(&["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"]), FailureMode::FailClose),
+        director(snapshot(&POOL), FailureMode::FailClose),
+        director(ruled(), FailureMode::FailClose),
         director(snapshot(&[]), FailureMode::FailClose),
         director(Snapshot::default(), FailureMode::FailOpen),
     ]
@@ -72,6 +75,29 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
 
 /// A pool of endpoints at these addresses.
 pub(super) fn snapshot(addresses: &[&str]) -> Snapshot {
+    state(addresses).snapshot()
+}
+
+/// A pool of full servers, where requests of an objective may be shed and models are renamed.
+fn ruled() -> Snapshot {
+    let (mut state, now) = (state(&POOL), clock::now());
+    let ids: Vec<_> = state.snapshot().endpoints().map(|endpoint| endpoint.id).collect();
+    for id in ids {
+        let sample = Sample { waiting: Some(9.0), ..Sample::default() };
+        state.apply(Event::Scraped { id, sample, at: now, interval: Duration::from_secs(1) }, now);
+    }
+    let targets = Targets::new("canary", [("T", 1), ("m", 1)]).expect("targets");
+    let routes = Routes {
+        objectives: [("batch".into(), -1)].into(),
+        exact: [("m".into(), targets)].into(),
+        any: Targets::new("rest", [("T", 1)]),
+        ..Routes::default()
+    };
+    state.apply(Event::Routes(routes), now);
+    state.snapshot()
+}
+
+fn state(addresses: &[&str]) -> State {
     let endpoint = |address: &&str| EndpointSpec {
         name: (*address).to_owned(),
         namespace: "default".to_owned(),
@@ -80,14 +106,14 @@ pub(super) fn snapshot(addresses: &[&str]) -> Snapshot {
         uid: String::new(),
         other_ips: Vec::new(),
     };
-    let mut state = State::new(Duration::from_secs(2));
+    let mut state = State::new(Duration::from_hours(1000));
     state.apply(Event::Endpoints(addresses.iter().map(endpoint).collect()), clock::now());
-    state.snapshot()
+    state
 }
 
 /// A director over a pool that stays as it is.
 pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Director> {
-    let profile = config::load(None, &[PLUGINS]).expect("the default is good").profile;
+    let resolved = config::load(None, &[PLUGINS]).expect("the default is good");
     let metrics = Metrics::new("ns", "pool", false).expect("families of different names");
     let how = How {
         forced_failure_mode: None,
@@ -96,17 +122,24 @@ pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Directo
         scores: true,
         clock: Clock::new(clock::now),
     };
-    Arc::new(Director::new(Arc::new(arc_swap::ArcSwap::from_pointee(pool)), profile, metrics, how))
+    let pool = Arc::new(arc_swap::ArcSwap::from_pointee(pool));
+    let director = Director::new(pool, resolved.profile, metrics, how);
+    Arc::new(director.with_admission(resolved.detector))
 }
 
 /// Messages decoded from the bytes: replies are legal, bodies are sent on once, one outcome, nothing stays counted.
 pub(crate) fn exchange(data: &[u8]) {
     let mut dice = Dice(data);
-    let director = &DIRECTORS[usize::from(dice.byte() % 8).saturating_sub(5)];
+    let first = dice.byte();
+    let director = &DIRECTORS[usize::from(first % 8).saturating_sub(4)];
     let modes = [dice.byte() % 6, dice.byte() % 6].map(i32::from);
     let observed = dice.byte() % 16 == 1;
-    let mut exchange = Exchange::new(Arc::clone(director), Arc::clone(&SETTINGS), 7);
+    let identity = u128::from(first) << 120;
+    let mut exchange = Exchange::new(Arc::clone(director), Arc::clone(&SETTINGS), identity);
     let mut ledger = Ledger::new(modes, observed, CHUNK);
+    if director.routes().any.is_some() {
+        ledger.renames();
+    }
     for at in 0..LONGEST {
         if dice.0.is_empty() || exchange.end().is_some() {
             break;
@@ -159,10 +192,8 @@ fn counted(director: &Director) -> Counted {
         cells.map(|cell| cell.get_counter().get_value()).sum()
     };
     let metrics = director.metrics();
-    let addresses = ["10.0.0.1:80", "10.0.0.2:80", "[fd00::1]:80"];
-    let endpoints = addresses
-        .iter()
-        .filter_map(|address| director.endpoint_at(address.parse().expect("an address")));
+    let endpoint = |at: &&str| director.endpoint_at(at.parse().expect("an address"));
+    let endpoints = POOL.iter().filter_map(endpoint);
     Counted {
         open: sum(&metrics.received) - sum(&metrics.outcomes),
         in_flight: endpoints.map(|endpoint| endpoint.live.requests()).sum(),
@@ -211,6 +242,7 @@ fn request_headers(dice: &mut Dice<'_>) -> HttpHeaders {
         (8, "x-llm-d-model-name-rewrite", "T"),
         (16, "content-length", "5"),
         (32, "x-gateway-destination-endpoint", "10.0.0.1:80"),
+        (64, "x-llm-d-inference-objective", "batch"),
     ];
     pairs.extend(
         optional

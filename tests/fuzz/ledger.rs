@@ -48,6 +48,11 @@ impl Ledger {
         Self { silence, verbatim: !observed, chunk, sides: modes.map(side) }
     }
 
+    /// Models are renamed by rules.
+    pub(super) fn renames(&mut self) {
+        self.verbatim = false;
+    }
+
     pub(super) fn tell(&mut self, message: &ProcessingRequest) {
         let [asked, answered] = &mut self.sides;
         match &message.request {

@@ -249,7 +249,9 @@ fn source(mut events: Vec<Event>, pods: &[SocketAddr]) -> mpsc::Receiver<Event> 
         events.push(Event::Endpoints(pods.iter().map(spec).collect()));
     }
     let (sender, queue) = mpsc::channel(events.len().max(1));
-    events.into_iter().for_each(|event| sender.try_send(event).expect("room for all"));
+    for event in events {
+        sender.try_send(event).expect("room for all");
+    }
     queue
 }
 

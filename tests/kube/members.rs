@@ -2,15 +2,16 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use anyhow::bail;
 use http::Request;
 use lodesman_e2e::chat::{Clients, ask};
 use lodesman_e2e::kube::{Kubelet, objects};
-use lodesman_e2e::{Body, Cluster, Namespace};
+use lodesman_e2e::{Body, Cluster, Namespace, eventually};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::site::{POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_sum};
-use super::stage::{CHAT, at_rest, chat, is_whole, unlike};
+use super::stage::{CHAT, SOON, at_rest, chat, is_whole, unlike};
 
 /// How many endpoints may be chosen.
 const READY: &str = "llm_d_epp_ready_endpoints";
@@ -115,7 +116,8 @@ async fn address_may_pass_from_one_pod_to_the_next() {
     let envoy = site.envoy(&picker).await;
     let address = site.fleet.servers[0];
     // The new pod is seen before the end of the old one: the newest ready pod has the address.
-    site.run_as("heir", POOL, address.ip()).await;
+    create_younger(&site, "heir", "pod-0").await;
+    site.kubelet.start("heir", &[address.ip()], true).await.unwrap();
     until_endpoints(&picker, [("heir-rank-0".to_owned(), address)]).await;
     site.kubelet.end("pod-0").await.unwrap();
     // One of the same name, and the other way round: the old pod ends first.
@@ -125,6 +127,23 @@ async fn address_may_pass_from_one_pod_to_the_next() {
     until_endpoints(&picker, [("heir-rank-0".to_owned(), address)]).await;
     assert!(is_whole(&envoy.client().post(CHAT, &chat(1, false)).await.unwrap()));
     at_rest(&picker).await;
+}
+
+/// Creates a pod that is younger than another one; ages are counted in seconds.
+async fn create_younger(site: &Site<'_>, name: &str, than: &str) {
+    let age = async |name: &str| {
+        let pod = site.namespace.read(objects::POD, name).await?;
+        anyhow::Ok(pod.metadata.creation_timestamp)
+    };
+    let younger = eventually(SOON, async || {
+        site.kubelet.create(name, &json!({"labels": {"app": POOL}})).await?;
+        if age(name).await? > age(than).await? {
+            return Ok(());
+        }
+        site.kubelet.end(name).await?;
+        bail!("{name} is as old as {than}")
+    });
+    younger.await.unwrap();
 }
 
 #[tokio::test]

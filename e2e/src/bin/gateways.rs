@@ -21,7 +21,8 @@ struct Cli {
 #[tokio::main]
 async fn main() -> ExitCode {
     let options = Cli::parse().options;
-    match until_stopped(true, Box::pin(run(&options, |line| eprintln!("{line}")))).await {
+    let run = run(&options, |line| eprintln!("{line}"));
+    match until_stopped(true, Box::pin(run)).await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("gateways: {error:#}");

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use super::site::{Gateway, Mode, Security, Site};
+use super::gateway::{Gateway, Mode, Security};
+use super::site::Site;
 
 /// From a change of the objects until Envoy and the picker do as they say.
 const TAKEN: Duration = Duration::from_secs(30);

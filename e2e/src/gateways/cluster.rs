@@ -11,9 +11,9 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::manifests::{Manifests, text};
+use super::parts::Parts;
 use super::picker::{self, Picker};
 use super::pods;
-use super::site::Parts;
 use crate::kube::{Account, Cluster, Kubelet, Namespace, assets};
 use crate::lodesman::Fleet;
 use crate::process::Process;

@@ -9,8 +9,10 @@ use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
 use super::cluster::Kubernetes;
+use super::gateway::{Gateway, Mode};
 use super::manifests::{Manifests, name, set};
-use super::site::{Gateway, Mode, Parts, Site, World};
+use super::parts::Parts;
+use super::site::{Site, World};
 use super::subset;
 use crate::process::Process;
 

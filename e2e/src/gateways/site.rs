@@ -2,20 +2,18 @@
 
 use std::fs;
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
-use clap::ValueEnum;
-use serde_json::{Value, json};
+use serde_json::Value;
 use tempfile::TempDir;
 
 use super::asking::{Ask, placed};
 use super::cluster::Kubernetes;
-use super::envoy_gateway::{self, files::Files};
-use super::istio;
-use super::manifests::{Manifests, set};
+use super::envoy_gateway::files::Files;
+use super::gateway::{Gateway, Mode};
+use super::manifests::Manifests;
 use super::picker::Picker;
 use crate::client::Client;
 use crate::lodesman::Fleet;
@@ -23,186 +21,6 @@ use crate::process::Process;
 
 /// From the start of a control plane, or a change of its objects, until Envoy does as it says.
 const SETTLED: Duration = Duration::from_mins(1);
-/// Model servers of a site.
-const SERVERS: usize = 3;
-/// Where the first of them is; each further one has the next address.
-const FIRST: ([u8; 4], u16) = ([10, 77, 1, 1], 8000);
-/// Where their faults are ordered.
-pub(super) const SIM_ADMIN: ([u8; 4], u16) = ([127, 0, 0, 1], 8001);
-/// Adapters that they may load.
-pub(super) const ADAPTERS: [&str; 2] = ["sql", "chat"];
-
-/// A gateway and the way it runs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum Gateway {
-    /// Envoy Gateway that reads files.
-    EnvoyGatewayFiles,
-    /// Envoy Gateway in Kubernetes.
-    EnvoyGateway,
-    /// Istio.
-    Istio,
-}
-
-impl Gateway {
-    /// All, in the order in which they are tried and shown.
-    pub(super) const ALL: [Self; 3] = [Self::EnvoyGatewayFiles, Self::EnvoyGateway, Self::Istio];
-
-    /// Its name in the table.
-    pub(super) fn title(self) -> &'static str {
-        match self {
-            Self::EnvoyGatewayFiles => "Envoy Gateway, files",
-            Self::EnvoyGateway => "Envoy Gateway, Kubernetes",
-            Self::Istio => "Istio",
-        }
-    }
-
-    /// Starts it with all that belongs to it.
-    ///
-    /// # Errors
-    /// When a part does not start, or no request is placed in time.
-    pub(super) async fn start(self, parts: &Parts, mode: Mode) -> Result<Site> {
-        match self {
-            Self::EnvoyGatewayFiles => envoy_gateway::files::start(parts, mode).await,
-            Self::EnvoyGateway => Box::pin(envoy_gateway::kubernetes::start(parts, mode)).await,
-            Self::Istio => istio::start(parts, mode).await,
-        }
-    }
-
-    /// The objects, changed so that the gateway names the endpoints that the header `header` lists as those that may be
-    /// chosen.
-    ///
-    /// # Errors
-    /// When the manifests lack what is to be changed.
-    pub(super) fn with_subset(self, objects: &Manifests, header: &str) -> Result<Vec<Value>> {
-        match self {
-            Self::EnvoyGatewayFiles | Self::EnvoyGateway => {
-                envoy_gateway::with_subset(objects, header)
-            }
-            Self::Istio => Ok(istio::with_subset(header)),
-        }
-    }
-
-    /// The objects, changed so that the gateway speaks with the picker like that; none where it does so anyway.
-    ///
-    /// # Errors
-    /// When the manifests lack what is to be changed.
-    pub(super) fn with_security(
-        self,
-        objects: &Manifests,
-        security: Security,
-    ) -> Result<Vec<Value>> {
-        match (self, security) {
-            (Self::Istio, Security::Tls)
-            | (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Plaintext) => Ok(Vec::new()),
-            (Self::Istio, Security::Plaintext) => {
-                istio::with_tls(objects, json!({"mode": "DISABLE"}))
-            }
-            (Self::EnvoyGatewayFiles | Self::EnvoyGateway, Security::Tls) => {
-                envoy_gateway::with_tls(objects)
-            }
-        }
-    }
-
-    /// What stands in the name of the picker's cluster in Envoy's statistics.
-    pub(super) fn cluster(self) -> &'static str {
-        match self {
-            Self::EnvoyGatewayFiles | Self::EnvoyGateway => "extproc",
-            Self::Istio => "outbound|9002||",
-        }
-    }
-}
-
-/// How a gateway speaks with the picker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Security {
-    /// TLS, without a look at the certificate.
-    Tls,
-    /// HTTP/2 without TLS.
-    Plaintext,
-}
-
-/// What happens to requests without a picker.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mode {
-    /// They are answered by some server.
-    FailOpen,
-    /// They are refused.
-    FailClose,
-}
-
-impl Mode {
-    /// As the API spells it.
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Self::FailOpen => "FailOpen",
-            Self::FailClose => "FailClose",
-        }
-    }
-}
-
-/// What all sites are made of.
-#[derive(Debug)]
-pub(super) struct Parts {
-    /// The folder of the control planes and their CRDs.
-    pub(super) planes: PathBuf,
-    /// Lodesman.
-    pub(super) lodesman: PathBuf,
-    /// Envoy.
-    pub(super) envoy: PathBuf,
-    /// `kubectl`.
-    pub(super) kubectl: PathBuf,
-    /// The folder of the manifests.
-    pub(super) manifests: PathBuf,
-}
-
-impl Parts {
-    /// Starts the model servers.
-    ///
-    /// # Errors
-    /// When they do not start.
-    pub(super) async fn fleet(&self) -> Result<Fleet> {
-        let admin = SIM_ADMIN.1.to_string();
-        let adapters = ADAPTERS.iter().flat_map(|adapter| ["--lora", adapter]);
-        let args = adapters.chain(["--admin-port", &admin]);
-        Fleet::at(&self.lodesman, SocketAddr::from(FIRST), SERVERS, args).await
-    }
-
-    /// What a user applies for `gateway` in `mode`, with a Gateway to try it.
-    ///
-    /// # Errors
-    /// When it cannot be rendered.
-    pub(super) async fn objects(&self, gateway: &str, mode: Mode) -> Result<Manifests> {
-        let tried = self.manifests.join("try").join(gateway);
-        let mut objects = Manifests::render(&self.kubectl, &tried).await?;
-        let overlay = self.manifests.join("overlays").join(format!("{gateway}-failopen"));
-        match mode {
-            Mode::FailClose => {}
-            Mode::FailOpen if overlay.is_dir() => {
-                for object in Manifests::render(&self.kubectl, &overlay).await?.0 {
-                    objects.put(object);
-                }
-            }
-            Mode::FailOpen => {
-                let mut pool = objects.one("InferencePool")?.clone();
-                set(&mut pool, "/spec/endpointPickerRef/failureMode", json!(mode.name()))?;
-                objects.put(pool);
-            }
-        }
-        Ok(objects)
-    }
-
-    /// Starts Envoy with a configuration; its admin interface writes its address into the file `admin`.
-    ///
-    /// # Errors
-    /// When it cannot be started.
-    pub(super) fn proxy(&self, bootstrap: &Path, admin: &Path, node: &[&str]) -> Result<Process> {
-        let mut command = Command::new(&self.envoy);
-        command.arg("--config-path").arg(bootstrap).arg("--admin-address-path").arg(admin);
-        command.args(["--concurrency", "1", "--disable-hot-restart", "--log-level", "warning"]);
-        command.args(node);
-        Process::spawn(command)
-    }
-}
 
 /// Where the objects live.
 #[derive(Debug)]

@@ -8,7 +8,7 @@ use std::path::Path;
 use anyhow::{Context, Result, ensure};
 
 use super::cases::Case;
-use super::site::{Gateway, Mode};
+use super::gateway::{Gateway, Mode};
 
 /// The table stands between these lines.
 const BEGIN: &str = "<!-- results:begin -->";

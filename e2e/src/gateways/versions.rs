@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
 use tokio::process::Command;
 
-use super::site::Parts;
+use super::parts::Parts;
 use crate::kube::assets;
 
 /// The control planes: name, folder of the module that builds it, its own module.

@@ -6,6 +6,7 @@ use ::kube::Client;
 use ::kube::api::{Api, DeleteParams, Patch, PatchParams, PostParams};
 use anyhow::{Context, Result};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::Namespace;
@@ -107,6 +108,7 @@ fn containers(ready: bool) -> Value {
 }
 
 fn conditions(ready: bool) -> Value {
-    let status = if ready { "True" } else { "False" };
-    json!([{"type": "ContainersReady", "status": status}, {"type": "Ready", "status": status}])
+    let (status, since) = (if ready { "True" } else { "False" }, Timestamp::now().to_string());
+    let of = |kind| json!({"type": kind, "status": status, "lastTransitionTime": since});
+    json!([of("ContainersReady"), of("Ready")])
 }

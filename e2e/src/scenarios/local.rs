@@ -14,8 +14,8 @@ use crate::kube::{Cluster, Node};
 /// What a rollout needs of kube-controller-manager.
 pub const CONTROLLERS: [&str; 3] =
     ["deployment-controller", "replicaset-controller", "garbage-collector-controller"];
-/// From one look at a picker's health to the next.
-const CHECK: HealthCheck = HealthCheck { interval: Duration::from_millis(200) };
+/// From one look at a picker's health to the next, as in the manifests.
+const CHECK: HealthCheck = HealthCheck { interval: Duration::from_secs(1) };
 /// The port of the model servers in the manifests.
 const PORT: u16 = 8000;
 /// How many model servers there are in the manifests; the node gives them its first addresses.

@@ -78,6 +78,7 @@ async fn long_answer(world: &World<'_>, number: usize) -> Result<Response> {
     let body = chat::request(MODEL, number, 250).to_string();
     let request = Request::post(chat::PATH).header("content-type", "application/json");
     let mut response = world.gateway().send(request.body(Body::full(body))?).await?;
+    ensure!(response.status == 200, "{}", response.status);
     response.chunk().await?.context("no answer")?;
     Ok(response)
 }

@@ -8,7 +8,7 @@ use http::Request;
 use serde_json::json;
 
 use super::world::SEEN;
-use super::{MODEL, World};
+use super::{MODEL, PICKERS, World};
 use crate::chat::{self, Clients, ask};
 use crate::client::{Answer, Body, Client};
 use crate::kube::objects;
@@ -36,13 +36,17 @@ pub(super) async fn route(world: &World<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Requests for an adapter follow the first one, to the server that has loaded it.
+/// Requests for an adapter go where it is loaded. A picker does not know at once where another one has had it
+/// loaded, so that there may be as many such servers as pickers.
 pub(super) async fn adapter(world: &World<'_>) -> Result<()> {
-    let first = ask(world.gateway(), "sql", 0).await?;
-    for number in 1..=5 {
-        let next = ask(world.gateway(), "sql", number).await?;
-        ensure!(next == first, "request {number} went to {next}, not to {first}");
+    let pickers =
+        world.kubectl(&format!("get {PICKERS} --output=jsonpath={{.spec.replicas}}")).await?;
+    let (servers, mut places) = (world.servers().await?, BTreeSet::new());
+    for number in 0..20 {
+        places.insert(ask(world.gateway(), "sql", number).await?.ip());
     }
+    ensure!(servers.len() > pickers.parse()?, "too few servers to tell: {servers:?}");
+    ensure!(places.len() <= pickers.parse()?, "{places:?} for {pickers} pickers");
     Ok(())
 }
 

@@ -29,7 +29,7 @@ pub struct Kubernetes {
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub ha_enable_leader_election: bool,
-    /// Time between two looks for a kind of objects that is not installed, or not permitted.
+    /// Time between two looks for a kind of objects that is not installed, or not permitted; 200ms to 24h.
     #[arg(long, value_name = "DURATION", default_value = "30s", value_parser = duration)]
     pub kind_retry_interval: Duration,
 }

@@ -6,12 +6,8 @@ use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
 use super::*;
-use crate::director::{self, DECISION_DEADLINE};
-use crate::metrics::Metrics;
 use crate::prefix::{Index, Settings};
 use crate::schedule::Headers;
-use crate::schedule::registry::PLUGINS;
-use crate::server::clock;
 
 const CHAT_PATH: [(&str, &str); 2] = [(":path", "/v1/chat/completions"), (":method", "POST")];
 
@@ -19,19 +15,8 @@ const CHAT_PATH: [(&str, &str); 2] = [(":path", "/v1/chat/completions"), (":meth
 fn rig() -> (Rig, Arc<Index>) {
     let mut rig = Rig::with(3, |settings| settings.body_limit = 100_000);
     let index = Arc::new(Index::new(Settings::default(), 1));
-    let how = director::Settings {
-        forced_failure_mode: None,
-        failure_mode: FailureMode::FailClose,
-        deadline: DECISION_DEADLINE,
-        scores: false,
-        clock: director::Clock::new(clock::now),
-    };
     rig.fresh();
-    let profile = crate::config::load(None, &[PLUGINS]).unwrap().profile;
-    let metrics = Metrics::new("ns", "pool", false).unwrap();
-    let director = Director::new(Arc::clone(&rig.pool), profile, metrics, how);
-    rig.director = Arc::new(director.with_prefix(Arc::clone(&index)));
-    rig.closed();
+    rig.decides(|director, _| director.with_prefix(Arc::clone(&index)));
     (rig, index)
 }
 

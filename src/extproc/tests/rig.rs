@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use arc_swap::ArcSwap;
 
+use crate::config::Resolved;
 use crate::director::{self, Clock};
 use crate::extproc::*;
 use crate::metrics::Metrics;
 use crate::pool::{EndpointSpec, Event, FailureMode, Sample, Snapshot, State};
+use crate::schedule::DetectorStep;
 use crate::schedule::profile::{PickerStep, Profile};
-use crate::schedule::registry::{Build, Parameters, find};
+use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_response::Response;
@@ -52,23 +54,13 @@ impl Rig {
             state.apply(Event::Endpoints((1..=endpoints).map(spec).collect()), clock::now());
         }
         let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
-        let Build::Picker(picker) =
-            find(&[crate::schedule::registry::PLUGINS], "max-score-picker").unwrap().build
-        else {
+        let Build::Picker(picker) = find(&[PLUGINS], "max-score-picker").unwrap().build else {
             panic!("a picker")
         };
         let picker =
             PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
         let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker };
-        let metrics = Metrics::new("ns", "pool", false).unwrap();
-        let how = director::Settings {
-            forced_failure_mode: None,
-            failure_mode: FailureMode::FailClose,
-            deadline: director::DECISION_DEADLINE,
-            scores: false,
-            clock: Clock::new(clock::now),
-        };
-        let director = Arc::new(Director::new(Arc::clone(&pool), profile, metrics, how));
+        let director = Arc::new(director(Arc::clone(&pool), profile));
         let mut settings = Settings {
             parsers: Parsers::default(),
             body_limit: 1000,
@@ -94,6 +86,15 @@ impl Rig {
             modes: Some((4, 4)),
             observed: false,
         }
+    }
+
+    /// A director with the default policy, completed by `complete`, decides from now on.
+    pub(super) fn decides(&mut self, complete: impl FnOnce(Director, DetectorStep) -> Director) {
+        let Resolved { profile, detector, .. } =
+            crate::config::load(None, &[PLUGINS]).expect("the default is good");
+        let director = director(Arc::clone(&self.pool), profile);
+        self.director = Arc::new(complete(director, detector));
+        self.closed();
     }
 
     /// The pool changes.
@@ -211,6 +212,17 @@ impl Rig {
 
 /// The end of the labels of our families.
 pub(super) const OURS: &str = ",namespace=\"ns\",pool=\"pool\"}";
+
+fn director(pool: Arc<ArcSwap<Snapshot>>, profile: Profile) -> Director {
+    let how = director::Settings {
+        forced_failure_mode: None,
+        failure_mode: FailureMode::FailClose,
+        deadline: director::DECISION_DEADLINE,
+        scores: false,
+        clock: Clock::new(clock::now),
+    };
+    Director::new(pool, profile, Metrics::new("ns", "pool", false).unwrap(), how)
+}
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> HeaderMap {
     let header = |(key, value): &(&str, &str)| HeaderValue {

@@ -1,33 +1,14 @@
 //! Requests of low priority, while nobody has room.
 
-use crate::director::{self, DECISION_DEADLINE};
-use crate::metrics::Metrics;
-use crate::pool::{InFlight, Routes};
-use crate::schedule::registry::PLUGINS;
-
 use super::*;
+use crate::pool::{InFlight, Routes};
 
 /// A rig whose three endpoints were never read, where the objective `batch` may be shed.
 fn rig() -> Rig {
-    let mut rig = Rig::with(3, |_| {}).modes(4, 4);
-    let (mut state, now) = (State::new(Duration::from_secs(2)), clock::now());
-    let specs = rig.pool.load().endpoints().map(|endpoint| endpoint.spec.clone()).collect();
-    state.apply(Event::Endpoints(specs), now);
-    let objectives = [("batch".into(), -1), ("chat".into(), 1)].into_iter().collect();
-    state.apply(Event::Routes(Routes { objectives, ..Routes::default() }), now);
-    rig.pool.store(Arc::new(state.snapshot()));
-    let how = director::Settings {
-        forced_failure_mode: None,
-        failure_mode: FailureMode::FailClose,
-        deadline: DECISION_DEADLINE,
-        scores: false,
-        clock: director::Clock::new(clock::now),
-    };
-    let resolved = crate::config::load(None, &[PLUGINS]).unwrap();
-    let metrics = Metrics::new("ns", "pool", false).unwrap();
-    let director = Director::new(Arc::clone(&rig.pool), resolved.profile, metrics, how);
-    rig.director = Arc::new(director.with_admission(resolved.detector));
-    rig.closed();
+    let mut rig = Rig::new(4, 4);
+    let objectives = [("batch".into(), -1), ("chat".into(), 1)].into();
+    rig.pool_hears(Event::Routes(Routes { objectives, ..Routes::default() }));
+    rig.decides(Director::with_admission);
     rig
 }
 

@@ -10,6 +10,9 @@ const FIRST: Duration = Duration::from_millis(200);
 /// The longest wait.
 const LONGEST: Duration = Duration::from_secs(30);
 
+/// The longest time between two looks for a kind that is not there.
+const LONGEST_RETRY: Duration = Duration::from_hours(24);
+
 /// A round that lasted so long was a good one: waits begin anew.
 const GOOD: Duration = Duration::from_secs(30);
 
@@ -25,7 +28,7 @@ pub(super) struct Pace {
 impl Pace {
     /// No fault yet.
     pub(super) fn new(retry: Duration) -> Self {
-        Self { faults: 0, last: State::Starting, retry }
+        Self { faults: 0, last: State::Starting, retry: retry.clamp(FIRST, LONGEST_RETRY) }
     }
 
     /// Whether the kind was absent before too. Once may be an API server that starts and does not know all kinds yet.
@@ -73,6 +76,8 @@ mod tests {
         assert_eq!(pace.after(&absent, Duration::ZERO, 1.0), Duration::from_secs(30));
         let throttled = Fault { wait: Duration::from_secs(7), ..fault(State::Failing) };
         assert_eq!(pace.after(&throttled, Duration::ZERO, 1.0), Duration::from_secs(7));
+        let mut eager = Pace::new(Duration::ZERO);
+        assert_eq!(eager.after(&absent, Duration::ZERO, 1.0), FIRST, "no storm of requests");
     }
 
     #[test]

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -36,11 +38,9 @@ fn object(kind: Kind, name: &str, age: u32, spec: &Value) -> (Kind, Entry) {
 }
 
 fn judged(list: impl IntoIterator<Item = (Kind, Entry)>) -> Judged {
-    let mut objects = Objects::default();
-    for (kind, entry) in list {
-        objects.insert(kind, entry);
-    }
-    objects.judged(POOL_NAME)
+    let named = |(kind, entry): (Kind, Entry)| ((kind, entry.name.clone()), entry);
+    let objects: BTreeMap<_, _> = list.into_iter().map(named).collect();
+    super::judged(POOL_NAME, objects.iter().map(|((kind, _), entry)| (*kind, entry)))
 }
 
 /// Type, whether it holds, and the reason of all conditions of an object.
@@ -250,22 +250,12 @@ fn a_rewrite_stands_over_the_targets_of_a_model_of_any_age() {
 }
 
 #[test]
-fn a_list_replaces_its_kind_alone_and_a_winner_that_goes_makes_room() {
-    let mut objects = Objects::default();
+fn a_winner_that_goes_makes_room() {
     let rules = |target: &str| json!({"rules": [exact("m", target)]});
-    let (_, old) = object(Kind::Rewrite, "old", 9, &rules("old"));
-    let (_, young) = object(Kind::Rewrite, "young", 0, &rules("young"));
-    let (_, objective) = object(Kind::Objective, "o", 0, &json!({"priority": 1}));
-    objects.replace(Kind::Objective, [objective]);
-    objects.replace(Kind::Rewrite, [young.clone(), old]);
-    assert_eq!(target(&objects.judged(POOL_NAME), Some("m")), Some("old"));
-    objects.replace(Kind::Rewrite, [young]);
-    let judged = objects.judged(POOL_NAME);
-    assert_eq!(target(&judged, Some("m")), Some("young"));
-    assert_eq!(judged.routes.priority(Some("o"), None), 1);
-    objects.remove(Kind::Rewrite, "young");
-    objects.remove(Kind::Rewrite, "unknown");
-    assert_eq!(target(&objects.judged(POOL_NAME), Some("m")), None);
+    let old = object(Kind::Rewrite, "old", 9, &rules("old"));
+    let young = object(Kind::Rewrite, "young", 0, &rules("young"));
+    assert_eq!(target(&judged([young.clone(), old]), Some("m")), Some("old"));
+    assert_eq!(target(&judged([young]), Some("m")), Some("young"));
 }
 
 #[test]

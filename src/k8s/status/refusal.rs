@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn answers_are_told_apart() {
-        assert_eq!(refusal(401, ""), ("unauthorized", Reach::Kind, REFUSED));
+        assert_eq!(refusal(401, ""), ("unauthorized", Reach::All, Duration::from_secs(7)));
         assert_eq!(refusal(403, ""), ("forbidden", Reach::Kind, REFUSED));
         assert_eq!(refusal(404, ""), ("absent", Reach::Kind, REFUSED));
         assert_eq!(refusal(409, ""), ("outdated", Reach::Version, REFUSED));

@@ -3,7 +3,7 @@ use serde_json::Value;
 use tokio::task::JoinHandle;
 
 use super::*;
-use crate::k8s::objects::{Entry, Objects};
+use crate::k8s::objects::{Entry, judged};
 use crate::k8s::testing::{Api as Server, Asked, Fault};
 use crate::k8s::types::{ObjectiveSpec, Status};
 use crate::metrics::Metrics;
@@ -55,26 +55,23 @@ impl Rig {
         self.server.put(&format!("{BASE}/{name}"), object);
     }
 
+    fn entry(&self, name: &str) -> Entry {
+        let object = self.server.object(&format!("/{name}")).unwrap();
+        serde_json::from_value::<Object<ObjectiveSpec, Status>>(object).unwrap().into()
+    }
+
     /// Tells the writer what a watch would see now.
     fn watch(&self, names: &[&str]) {
-        let mut objects = Objects::default();
-        for name in names {
-            let object = self.server.object(&format!("/{name}")).unwrap();
-            let object: Object<ObjectiveSpec, Status> = serde_json::from_value(object).unwrap();
-            objects.insert(Kind::Objective, Entry::from(object));
-        }
-        self.verdicts.send_replace(objects.judged("pool").verdicts.into());
+        let entries: Vec<_> = names.iter().map(|name| self.entry(name)).collect();
+        let seen = entries.iter().map(|entry| (Kind::Objective, entry));
+        self.verdicts.send_replace(judged("pool", seen).verdicts.into());
     }
 
     /// Tells the writer of a watch that sees an objective of the other group prevail over this one.
     fn watch_conflict(&self, name: &str) {
-        let mut objects = Objects::default();
-        for kind in [Kind::Objective, Kind::LegacyObjective] {
-            let object = self.server.object(&format!("/{name}")).unwrap();
-            let object: Object<ObjectiveSpec, Status> = serde_json::from_value(object).unwrap();
-            objects.insert(kind, Entry::from(object));
-        }
-        let mut verdicts = objects.judged("pool").verdicts;
+        let entry = self.entry(name);
+        let both = [Kind::Objective, Kind::LegacyObjective].map(|kind| (kind, &entry));
+        let mut verdicts = judged("pool", both).verdicts;
         verdicts.retain(|verdict| verdict.kind == Kind::LegacyObjective);
         // The object stands where the server has one.
         verdicts[0].kind = Kind::Objective;

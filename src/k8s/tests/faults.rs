@@ -28,6 +28,7 @@ async fn an_expired_version_leads_to_a_new_list() {
         let (server, mut followed) = with_watch(watch).await;
         followed.until(&["new"]).await;
         assert_eq!((followed.restarts("expired"), server.asked("limit=500")), (1, 2));
+        assert_eq!(followed.kind.progress().state, State::Following);
     }
 }
 

@@ -12,20 +12,9 @@ use serde::{Deserialize, Serialize};
 pub struct Pod {
     /// Name, labels, annotations, deletion.
     pub metadata: ObjectMeta,
-    /// Where it runs.
-    #[serde(default)]
-    pub spec: PodSpec,
     /// How it is.
     #[serde(default)]
     pub status: PodStatus,
-}
-
-/// The spec of a pod.
-#[derive(Clone, Debug, Default, Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-pub struct PodSpec {
-    /// Its node; absent before it is scheduled.
-    pub node_name: Option<String>,
 }
 
 /// The status of a pod.

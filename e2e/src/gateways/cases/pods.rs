@@ -9,7 +9,8 @@ use super::{BACK, TAKEN};
 use crate::client::Client;
 use crate::gateways::asking::{Ask, Chat, ask, open, placed, statuses};
 use crate::gateways::cluster::{PICKER, server_pod};
-use crate::gateways::site::{SIM_ADMIN, Site};
+use crate::gateways::parts::SIM_ADMIN;
+use crate::gateways::site::Site;
 use crate::wait::eventually;
 
 /// Requests that tell whether a server is left out; with none left out each server would have some.

@@ -5,8 +5,9 @@ use serde_json::json;
 
 use super::TAKEN;
 use crate::gateways::asking::{Ask, ask};
+use crate::gateways::gateway::Security;
 use crate::gateways::istio;
-use crate::gateways::site::{Security, Site};
+use crate::gateways::site::Site;
 use crate::wait::eventually;
 
 /// The picker takes TLS and plaintext at one port.

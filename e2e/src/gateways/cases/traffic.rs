@@ -6,7 +6,8 @@ use anyhow::{Context, Result, ensure};
 
 use super::TAKEN;
 use crate::gateways::asking::{Ask, Chat, DESTINATION, Told, ask};
-use crate::gateways::site::{ADAPTERS, Site};
+use crate::gateways::parts::ADAPTERS;
+use crate::gateways::site::Site;
 use crate::wait::eventually;
 
 /// Requests of a case in which one alone proves little.

@@ -13,9 +13,11 @@ use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
 use super::{API, CONTROLLER, GATEWAY_API, configuration};
+use crate::gateways::gateway::{Gateway, Mode};
 use crate::gateways::manifests::{Manifests, name, set};
+use crate::gateways::parts::Parts;
 use crate::gateways::picker::{self, Picker, Start};
-use crate::gateways::site::{Gateway, Mode, Parts, Site, World};
+use crate::gateways::site::{Site, World};
 use crate::process::Process;
 
 /// Kinds of the overlay that it reads.

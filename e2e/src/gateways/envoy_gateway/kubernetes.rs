@@ -13,8 +13,10 @@ use serde_json::{Value, json};
 
 use super::configuration;
 use crate::gateways::cluster::Kubernetes;
+use crate::gateways::gateway::{Gateway, Mode};
 use crate::gateways::manifests::set;
-use crate::gateways::site::{Gateway, Mode, Parts, Site, World};
+use crate::gateways::parts::Parts;
+use crate::gateways::site::{Site, World};
 use crate::kube::Namespace;
 use crate::process::Process;
 use crate::wait::eventually;
