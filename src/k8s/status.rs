@@ -247,8 +247,10 @@ impl Writer {
             Reach::Object | Reach::Version => Scope::Object(verdict.uid.clone()),
         };
         let failure = Failure { result, until: Instant::now() + *wait };
-        let before = self.failures.insert(scope, failure);
-        if before.is_none_or(|before| before.result != *result) {
+        // Where each of many objects is refused, one line is enough.
+        let news = !self.failures.values().any(|before| before.result == *result);
+        self.failures.insert(scope, failure);
+        if news {
             let (kind, name) = (verdict.kind.full_name(), &verdict.name);
             tracing::warn!(kind, name, result, error = &**text, "status not written");
         }

@@ -68,18 +68,12 @@ fn of(status: &Status) -> Option<(&'static str, Reach)> {
     let mut causes = status.details.iter().flat_map(|details| &details.causes);
     match status.code {
         401 | 403 => None,
-        // What is gone has a name in the answer; a kind without status has none.
-        404 if named(status) => Some(("outdated", Reach::Version)),
-        404 => Some(("absent", Reach::Kind)),
+        404 => Some(("absent", Reach::Object)),
         409 if causes.any(|cause| cause.reason == CLAIMED) => Some(("claimed", Reach::Object)),
         409 => Some(("outdated", Reach::Version)),
         400..=428 => Some(("refused", Reach::Object)),
         _ => None,
     }
-}
-
-fn named(status: &Status) -> bool {
-    status.details.as_ref().is_some_and(|details| !details.name.is_empty())
 }
 
 #[cfg(test)]
@@ -101,15 +95,12 @@ mod tests {
     fn answers_are_told_apart() {
         assert_eq!(refusal(401, ""), ("unauthorized", Reach::All, Duration::from_secs(7)));
         assert_eq!(refusal(403, ""), ("forbidden", Reach::Kind, REFUSED));
-        assert_eq!(refusal(404, ""), ("absent", Reach::Kind, REFUSED));
+        assert_eq!(refusal(404, ""), ("absent", Reach::Object, REFUSED));
         assert_eq!(refusal(409, ""), ("outdated", Reach::Version, REFUSED));
         assert_eq!(refusal(409, CLAIMED), ("claimed", Reach::Object, REFUSED));
         assert_eq!(refusal(422, ""), ("refused", Reach::Object, REFUSED));
         assert_eq!(refusal(429, ""), ("throttled", Reach::All, Duration::from_secs(7)));
         assert_eq!(refusal(500, ""), ("server_error", Reach::All, Duration::from_secs(7)));
-        let gone = json!({"code": 404, "message": "words", "details": {"name": "a"}});
-        let gone: Status = serde_json::from_value(gone).unwrap();
-        assert_eq!(of(&gone), Some(("outdated", Reach::Version)));
         let silent = Refusal::from(Fault::silent(TROUBLE));
         assert_eq!((silent.reach, silent.wait), (Reach::All, TROUBLE));
     }
