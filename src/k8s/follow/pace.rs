@@ -7,8 +7,8 @@ use crate::k8s::fault::{Fault, State};
 /// The first wait.
 const FIRST: Duration = Duration::from_millis(200);
 
-/// The longest wait.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The longest wait: as long may a change of pods go unseen after an API server has come back.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// The longest time between two looks for a kind that is not there.
 const LONGEST_RETRY: Duration = Duration::from_hours(24);
@@ -64,11 +64,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_thirty_seconds_and_begin_anew_after_a_good_round() {
+    fn waits_double_up_to_ten_seconds_and_begin_anew_after_a_good_round() {
         let mut pace = Pace::new(Duration::from_mins(1));
         let mut wait = |round| pace.after(&fault(State::Unreachable), round, 1.0).as_millis();
         let waits: Vec<_> = (0..10).map(|_| wait(Duration::ZERO)).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000, 10_000]);
         assert_eq!(wait(GOOD), 200);
     }
 
