@@ -10,6 +10,9 @@ const LONGEST_PART: usize = 63;
 /// The longest prefix of a label's key, which is a DNS name.
 const LONGEST_PREFIX: usize = 253;
 
+/// Characters of a bad label in a message.
+const LONGEST_SHOWN: usize = 128;
+
 /// The most ports of a pod, as the InferencePool has it.
 const MOST_PORTS: usize = 8;
 
@@ -60,10 +63,10 @@ impl LabelSelector {
         }
         for (key, value) in &labels {
             if !is_key(key) {
-                return Err(TargetError::Key(key.clone()));
+                return Err(TargetError::Key(shown(key)));
             }
             if !value.is_empty() && !is_part(value) {
-                return Err(TargetError::Value(value.clone()));
+                return Err(TargetError::Value(shown(value)));
             }
         }
         Ok(Self(labels))
@@ -132,6 +135,12 @@ impl FromStr for TargetPorts {
     }
 }
 
+/// What is said of a text that can be of any length.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(LONGEST_SHOWN).collect();
+    if short.len() < text.len() { short + "…" } else { short }
+}
+
 /// A name, or a DNS name, a slash and a name.
 fn is_key(key: &str) -> bool {
     match key.split_once('/') {
@@ -179,6 +188,10 @@ mod tests {
         for key in ["a b", "-a", "a/b/c", "/a", "UP.example/a", "a..b/c", &"k".repeat(64), ""] {
             assert_eq!(refused(&format!("{key}=x")), TargetError::Key(key.to_owned()));
         }
+        let TargetError::Key(shown) = refused(&format!("{}=x", "ü".repeat(1 << 20))) else {
+            panic!()
+        };
+        assert_eq!(shown.chars().count(), 129);
         for value in ["-", "a b", "a/b", &"v".repeat(64)] {
             assert_eq!(refused(&format!("app={value}")), TargetError::Value(value.to_owned()));
         }
