@@ -261,7 +261,7 @@ impl Followers {
     ) -> watch::Receiver<Listing<T>>
     where
         K: Resource + Clone + DeserializeOwned + Debug + Send + Sync + 'static,
-        T: PartialEq + Send + Sync + 'static,
+        T: follow::Item + Send + Sync + 'static,
     {
         let (listing, listed) = watch::channel(Listing::default());
         let follower = Follower { api, kind, fields, convert, listing, timing: self.timing };

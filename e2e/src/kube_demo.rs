@@ -13,7 +13,6 @@ use serde_json::{Value, json};
 
 use crate::client::{Body, Client};
 use crate::envoy::{Destination, Envoy, EnvoyConfig, ExtProc, Pool};
-use crate::kube::objects::{REWRITE, rewrite};
 use crate::kube::{Account, Cluster, Container, Namespace};
 use crate::lodesman::{Fleet, Lodesman, binary};
 use crate::wait::eventually;
@@ -26,6 +25,18 @@ const PORT: u16 = 8000;
 
 /// The base model of the simulated servers.
 const MODEL: &str = "llama";
+
+/// A model of another name.
+const REWRITE: &str = "\
+apiVersion: llm-d.ai/v1alpha2
+kind: InferenceModelRewrite
+metadata: {name: chat}
+spec:
+  poolRef: {name: llm}
+  rules:
+  - matches: [{model: {value: chat}}]
+    targets: [{modelRewrite: llama}]
+";
 
 /// What the demonstration shows.
 #[derive(Debug, Clone, Args)]
@@ -117,9 +128,10 @@ impl Stage {
         self.wait_for_endpoints(self.fleet.servers.len() - 1).await?;
         let answered = self.ask_six(MODEL).await?;
         ensure!(!answered.contains(&pod(0)), "a terminating pod was asked");
+        namespace.kubelet().end(&pod(0)).await?;
         say("\na model of another name: an InferenceModelRewrite")?;
-        let object = rewrite(REWRITE, "chat", "llm", "chat", &[(MODEL, 1)]);
-        namespace.apply(&object).await?;
+        say(&format!("\n$ kubectl apply -f - <<EOF\n{REWRITE}EOF"))?;
+        say(cluster.kubectl(&["apply", "-f", "-"], REWRITE).await?.trim_end())?;
         let accepted = ["wait", "inferencemodelrewrites.llm-d.ai/chat", "--for=condition=Accepted"];
         kubectl(cluster, &accepted).await?;
         self.ask_six("chat").await?;
@@ -172,11 +184,13 @@ impl Stage {
              alias kubectl={kubectl}\n  \
              kubectl get inferencepools,inferencemodelrewrites,pods,events\n  \
              curl http://{envoy}/v1/chat/completions -H 'content-type: application/json' -d '{body}'\n\n\
-             metrics  http://{metrics}/metrics\n\nStop with Ctrl-C.",
+             metrics  http://127.0.0.1:{metrics}/metrics\n\
+             admin    http://{admin}/\n\nStop with Ctrl-C.",
             kubeconfig = cluster.kubeconfig().display(),
             kubectl = cluster.kubectl_binary().display(),
             envoy = self.envoy.address(),
-            metrics = self.lodesman.metrics,
+            metrics = self.lodesman.metrics.port(),
+            admin = self.lodesman.admin,
         )
     }
 

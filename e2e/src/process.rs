@@ -22,9 +22,10 @@ const LINE_BYTES: u64 = 16 * 1024;
 const EXIT: Duration = Duration::from_secs(1);
 /// Runs its arguments as a program, in its own place, and kills it once standard input is closed; then
 /// it removes the folder that `LEASH_FOLDER` names. Whoever waits is a child of the program: with
-/// another parent the program has ended, and its id may be another's.
+/// another parent the program has ended, and its id may be another's. It outlives Ctrl-C to clean up.
 const LEASH: &str = r#"exec 3<&0
 {
+  trap '' HUP INT TERM
   while read -r _; do :; done <&3
   read -r _ _ _ parent _ </proc/self/stat
   [ "$parent" = $$ ] && kill -KILL $$

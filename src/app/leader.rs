@@ -1,7 +1,8 @@
 //! What one replica does for all: it holds the lease and writes status and Events.
 //!
-//! With `--ha-enable-leader-election` it also is the only one that is ready. A leader that cannot reach the API server
-//! stays ready until it hears of another: nobody could take over, and an outage of the API server is to change nothing.
+//! With `--ha-enable-leader-election` it also is the only one that is ready. A leader that cannot reach the API server, or
+//! is no longer permitted to hold the lease, stays ready until it hears of another: nobody could take over, and an outage
+//! of the API server or a mistake in a Role is to change nothing.
 
 use std::sync::Arc;
 
@@ -92,6 +93,7 @@ async fn gate(mut leadership: Leadership, readiness: watch::Sender<Readiness>) {
 fn standby(before: Option<&'static str>, leader: Leader) -> Option<&'static str> {
     match leader {
         Leader::Unknown => before,
+        Leader::Forbidden if before.is_none() => None,
         Leader::Us | Leader::Other | Leader::Forbidden => leader.failure(),
     }
 }
@@ -107,6 +109,7 @@ mod tests {
         assert_eq!(standby(start, Leader::Us), None);
         assert_eq!(standby(None, Leader::Unknown), None);
         assert_eq!(standby(None, Leader::Other), Leader::Other.failure());
+        assert_eq!(standby(None, Leader::Forbidden), None);
         assert!(standby(start, Leader::Forbidden).is_some_and(|reason| reason.contains("Role")));
     }
 }

@@ -10,6 +10,9 @@ const LONGEST_PART: usize = 63;
 /// The longest prefix of a label's key, which is a DNS name.
 const LONGEST_PREFIX: usize = 253;
 
+/// Characters of a bad label in a message.
+const LONGEST_SHOWN: usize = 128;
+
 /// What a member's labels must be, all of it; at least one requirement.
 ///
 /// Its text is what the API server takes, which does the matching: `app=llm,tier in (a,b)`.
@@ -87,7 +90,7 @@ impl fmt::Display for LabelSelector {
 fn check_requirement(text: &str) -> Result<(), SelectorError> {
     if let Some((head, set)) = text.split_once('(') {
         return check_set(head.trim(), set)
-            .unwrap_or_else(|| Err(SelectorError::NoRequirement(text.to_owned())));
+            .unwrap_or_else(|| Err(SelectorError::NoRequirement(shown(text))));
     }
     for operator in ["!=", "==", "="] {
         if let Some((key, value)) = text.split_once(operator) {
@@ -98,7 +101,7 @@ fn check_requirement(text: &str) -> Result<(), SelectorError> {
         return check_key(key.trim()).and_then(|()| check_number(bound.trim()));
     }
     if text.contains(char::is_whitespace) {
-        return Err(SelectorError::NoRequirement(text.to_owned()));
+        return Err(SelectorError::NoRequirement(shown(text)));
     }
     check_key(text.strip_prefix('!').unwrap_or(text))
 }
@@ -117,19 +120,25 @@ fn check_key(key: &str) -> Result<(), SelectorError> {
         Some((prefix, name)) => is_prefix(prefix) && is_part(name),
         None => is_part(key),
     };
-    if good { Ok(()) } else { Err(SelectorError::Key(key.to_owned())) }
+    if good { Ok(()) } else { Err(SelectorError::Key(shown(key))) }
 }
 
 fn check_value(value: &str) -> Result<(), SelectorError> {
     let good = value.is_empty() || is_part(value);
-    if good { Ok(()) } else { Err(SelectorError::Value(value.to_owned())) }
+    if good { Ok(()) } else { Err(SelectorError::Value(shown(value))) }
 }
 
 /// A value of a label that is a number has no sign.
 fn check_number(text: &str) -> Result<(), SelectorError> {
     let digits = text.bytes().all(|byte| byte.is_ascii_digit());
     let good = digits && text.parse::<i64>().is_ok();
-    if good { Ok(()) } else { Err(SelectorError::Number(text.to_owned())) }
+    if good { Ok(()) } else { Err(SelectorError::Number(shown(text))) }
+}
+
+/// What is said of a text that can be of any length.
+fn shown(text: &str) -> String {
+    let short: String = text.chars().take(LONGEST_SHOWN).collect();
+    if short.len() < text.len() { short + "…" } else { short }
 }
 
 fn is_prefix(prefix: &str) -> bool {
@@ -202,6 +211,10 @@ mod tests {
         for key in ["-a", "a/b/c", "/a", "UP.example/a", "a..b/c", &"k".repeat(64), ""] {
             assert_eq!(refused(&format!("{key}=x")), SelectorError::Key(key.to_owned()));
         }
+        let SelectorError::Key(shown) = refused(&format!("{}=x", "ü".repeat(1 << 20))) else {
+            panic!()
+        };
+        assert_eq!(shown.chars().count(), 129);
         for value in ["-", "a b", "a/b", &"v".repeat(64)] {
             let expected = SelectorError::Value(value.to_owned());
             assert_eq!(refused(&format!("app={value}")), expected);

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt;
 
+use super::follow::Item;
 use super::types::pool::{PickerRef, Port};
 use super::types::{LegacyPool, Pod, Pool};
 use crate::config::{LabelSelector, TargetPorts};
@@ -15,6 +16,12 @@ use crate::pool::{EndpointSpec, FailureMode};
 /// The annotation of a pod that says which of its target ports serve, comma separated; the first that is there counts.
 const ACTIVE_PORTS: [&str; 2] =
     ["llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"];
+
+/// Active ports that are kept of a pod; a pool has 8 ports, an annotation can have more than 100,000.
+const MOST_ACTIVE: usize = 64;
+
+/// Bytes that hold a label, about.
+const LABEL: usize = 64;
 
 /// Which endpoints a pool has, and what it says of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +48,15 @@ pub(super) struct Said {
     pub(super) uid: String,
     /// Its members, or why it cannot be served.
     pub(super) target: Result<Target, String>,
+}
+
+impl Item for Said {
+    const PAGE: u32 = 50;
+    const ROOM: usize = 16 << 20;
+
+    fn size(&self) -> usize {
+        size_of::<Self>()
+    }
 }
 
 impl Said {
@@ -99,6 +115,16 @@ pub(super) struct Member {
     version: u64,
 }
 
+impl Item for Member {
+    const PAGE: u32 = 500;
+    const ROOM: usize = 64 << 20;
+
+    fn size(&self) -> usize {
+        let labels = self.labels.iter().map(|(key, value)| LABEL + key.len() + value.len());
+        size_of::<Self>() + self.other_ips.len() * size_of::<IpAddr>() + labels.sum::<usize>()
+    }
+}
+
 /// The pod as a member; none while it is not ready, has no address, ends or has ended.
 ///
 /// Readiness gates are part of the condition `Ready`, so they count.
@@ -123,9 +149,9 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     Some(Member { name, namespace, uid, ip, other_ips, labels, active, created, version })
 }
 
-/// What is no port is left out; nothing left means that none serves.
+/// What is no port is left out, and what comes after [`MOST_ACTIVE`]; nothing left means that none serves.
 fn active_ports(text: &str) -> Vec<u16> {
-    text.split(',').filter_map(|port| port.trim().parse().ok()).collect()
+    text.split(',').filter_map(|port| port.trim().parse().ok()).take(MOST_ACTIVE).collect()
 }
 
 /// The endpoints of members: for each target port one, named `<pod>-rank-<index of the port>`.

@@ -8,7 +8,6 @@
 //! few minutes. Until a list is complete the last state stays. Events are applied once and in order: one whose version
 //! is not newer than the last one's is left out.
 
-use std::collections::BTreeMap;
 use std::fmt::Debug;
 use std::pin::pin;
 use std::sync::Arc;
@@ -22,42 +21,19 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 use tokio_stream::StreamExt;
 
+pub(super) use self::listing::{Item, Listing};
 use self::pace::Pace;
 use super::fault::Fault;
 use super::kind::Kind;
 
+mod listing;
 mod pace;
-
-/// Objects of one page of a list.
-const PAGE: u32 = 500;
 
 /// How much later than asked for the end of a watch may come.
 const MARGIN: Duration = Duration::from_secs(5);
 
-/// Objects that are kept of a kind, as many as a pool can have endpoints; what comes beyond is left out.
-const MOST: usize = 1 << 16;
-
 /// The label selector of the objects to follow, empty for all; none for no objects.
 pub(super) type Labels = watch::Receiver<Option<Arc<str>>>;
-
-/// The objects of a kind, converted, by name.
-///
-/// Written by the kind's follower, in place; a reader that is late sees only the newest.
-#[derive(Debug)]
-pub(super) struct Listing<T> {
-    /// At most [`MOST`].
-    pub(super) items: BTreeMap<String, T>,
-    /// The label selector, empty for all, for which the items were complete; none when they never were.
-    pub(super) complete: Option<Arc<str>>,
-    /// Why the API server gives nothing now, in words.
-    pub(super) trouble: Option<Arc<str>>,
-}
-
-impl<T> Default for Listing<T> {
-    fn default() -> Self {
-        Self { items: BTreeMap::new(), complete: None, trouble: None }
-    }
-}
 
 /// Keeps the listing of one kind.
 #[derive(Debug)]
@@ -108,7 +84,7 @@ impl Timing {
 impl<K, T> Follower<K, T>
 where
     K: Resource + Clone + DeserializeOwned + Debug,
-    T: PartialEq,
+    T: Item,
 {
     /// Follows for ever the objects that the newest of `labels` selects; none while that is none.
     pub(super) async fn run(self, mut labels: Labels) {
@@ -159,8 +135,8 @@ where
     /// There are no objects; `complete` says for which selector that is known.
     fn empty(&self, complete: Option<&Arc<str>>) {
         self.listing.send_if_modified(|listing| {
-            let changed = listing.complete.as_ref() != complete || !listing.items.is_empty();
-            *listing = Listing { complete: complete.cloned(), ..Listing::default() };
+            let changed = listing.complete.as_ref() != complete || !listing.items().is_empty();
+            *listing = Listing::empty(complete.cloned());
             changed
         });
     }
@@ -181,20 +157,19 @@ where
 
     /// Takes a complete list; gives its version.
     async fn list(&self, labels: &Arc<str>) -> Result<String, Fault> {
-        let mut items = BTreeMap::new();
+        let mut listing = Listing::default();
         let mut params = ListParams {
             label_selector: selector(labels),
             field_selector: self.fields.clone(),
-            limit: Some(PAGE),
+            limit: Some(T::PAGE),
             ..ListParams::default()
         };
         let version = loop {
             let page = timeout(self.timing.answer, self.api.list(&params)).await;
             let page = page.map_err(|_elapsed| Fault::silent(self.timing.answer))??;
             self.kind.heard();
-            for object in page.items.into_iter().take(MOST.saturating_sub(items.len())) {
-                let name = object.name_any();
-                items.extend((self.convert)(object).map(|item| (name, item)));
+            for object in page.items {
+                listing.put(object.name_any(), (self.convert)(object));
             }
             params.continue_token = page.metadata.continue_.filter(|token| !token.is_empty());
             if params.continue_token.is_none() {
@@ -203,11 +178,11 @@ where
         };
         let version = version.filter(|version| !version.is_empty());
         let version = version.ok_or_else(|| Fault::malformed("a list without resourceVersion"))?;
-        self.listing.send_if_modified(|listing| {
-            let complete = Some(Arc::clone(labels));
-            let changed =
-                listing.items != items || listing.complete != complete || listing.trouble.is_some();
-            *listing = Listing { items, complete, trouble: None };
+        listing.complete = Some(Arc::clone(labels));
+        self.kind.left_out(listing.full());
+        self.listing.send_if_modified(|known| {
+            let changed = *known != listing;
+            *known = listing;
             changed
         });
         Ok(version)
@@ -256,14 +231,10 @@ where
         *version = new;
         let name = object.name_any();
         let item = convert(object);
-        self.listing.send_if_modified(|listing| match item {
-            None => listing.items.remove(&name).is_some(),
-            Some(item) if listing.items.get(&name) == Some(&item) => false,
-            Some(_) if listing.items.len() >= MOST && !listing.items.contains_key(&name) => false,
-            Some(item) => {
-                listing.items.insert(name, item);
-                true
-            }
+        self.listing.send_if_modified(|listing| {
+            let changed = listing.put(name, item);
+            self.kind.left_out(listing.full());
+            changed
         });
         Ok(())
     }

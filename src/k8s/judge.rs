@@ -6,14 +6,18 @@ use std::sync::Arc;
 
 use kube::core::Object;
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
-use super::follow::{Listing, changed};
+use super::follow::{Item, Listing, changed};
 use super::keep::BURST;
 use super::objects::{self, Entry, Judged, Kind, Spec};
 use super::types::Status;
 use super::verdict::Verdict;
 use crate::pool::Event;
+
+/// After a judgment follows a pause of so many times its length, so that objects that change all the time, each over
+/// thousands of others, leave the processor to others.
+const REST: u32 = 9;
 
 /// An object as it is kept.
 #[derive(Clone, Debug)]
@@ -22,8 +26,16 @@ pub(super) struct Kept(Entry);
 /// The same object is the same while its version is.
 impl PartialEq for Kept {
     fn eq(&self, other: &Self) -> bool {
-        let Self(Entry { uid, version, .. }) = self;
-        (uid, version) == (&other.0.uid, &other.0.version)
+        (&self.0.uid, &self.0.version) == (&other.0.uid, &other.0.version)
+    }
+}
+
+impl Item for Kept {
+    const PAGE: u32 = 50;
+    const ROOM: usize = 16 << 20;
+
+    fn size(&self) -> usize {
+        self.0.size()
     }
 }
 
@@ -53,7 +65,9 @@ impl Judge {
         verdicts: watch::Sender<Arc<[Verdict]>>,
     ) {
         loop {
+            let began = Instant::now();
             let judged = self.look();
+            let pause = BURST.max(began.elapsed() * REST);
             verdicts.send_replace(judged.verdicts.into());
             if events.send(Event::Routes(judged.routes)).await.is_err() {
                 return;
@@ -67,7 +81,7 @@ impl Judge {
                 () = changed(fifth) => {}
                 () = events.closed() => return,
             }
-            sleep(BURST).await;
+            sleep(pause).await;
         }
     }
 
@@ -76,7 +90,7 @@ impl Judge {
         let listed = listed.each_mut().map(|(kind, listing)| (*kind, listing.borrow_and_update()));
         let objects = listed
             .iter()
-            .flat_map(|(kind, listing)| listing.items.values().map(|Kept(entry)| (*kind, entry)));
+            .flat_map(|(kind, listing)| listing.items().values().map(|Kept(entry)| (*kind, entry)));
         objects::judged(pool, objects)
     }
 }

@@ -29,6 +29,8 @@ pub(super) struct Progress {
     pub(super) heard: Option<Instant>,
     /// How often it had to be asked anew, by reason. Bounded by the reasons of [`Fault`].
     pub(super) restarts: BTreeMap<&'static str, u64>,
+    /// Whether objects are left out because there are too many.
+    full: bool,
 }
 
 impl Kind {
@@ -40,8 +42,8 @@ impl Kind {
         purpose: &'static str,
     ) -> Arc<Self> {
         let name = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
-        let progress =
-            Progress { state: State::Starting, heard: None, restarts: BTreeMap::default() };
+        let (state, restarts) = (State::Starting, BTreeMap::default());
+        let progress = Progress { state, heard: None, restarts, full: false };
         Arc::new(Self {
             name,
             plural: plural.to_owned(),
@@ -104,6 +106,23 @@ impl Kind {
             State::Failing | State::Starting | State::Following => {
                 tracing::warn!(kind, error, "watch failed, the last state stays");
             }
+        }
+    }
+
+    /// Whether some objects are left out, as there is no room for all of them. Each change is logged once.
+    pub(super) fn left_out(&self, some: bool) {
+        let before = std::mem::replace(&mut self.progress.lock().full, some);
+        match (before, some) {
+            (false, true) => {
+                let (kind, namespace) = (&self.name, &self.namespace);
+                tracing::error!(
+                    kind,
+                    namespace,
+                    "more objects than there is room for, some are left out"
+                );
+            }
+            (true, false) => tracing::info!(kind = self.name, "no object is left out any more"),
+            (true, true) | (false, false) => {}
         }
     }
 

@@ -94,7 +94,8 @@ impl Candidate {
     async fn round(&mut self) {
         let began = Instant::now();
         self.expire(began);
-        let written = self.written.take();
+        // After a term that ended unnoticed, as in a frozen process, the lease may be another's.
+        let written = self.written.take().filter(|_| self.leads());
         let limit = self.no_longer_than(began + ANSWER);
         let outcome = timeout_at(limit, self.attempt(written)).await;
         match outcome {

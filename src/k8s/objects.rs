@@ -123,6 +123,18 @@ pub enum Spec {
     Model(ModelSpec),
 }
 
+impl Entry {
+    /// The bytes that it takes, about.
+    pub(super) fn size(&self) -> usize {
+        let conditions = self.present.iter().map(|condition| {
+            let texts =
+                [&condition.type_, &condition.status, &condition.reason, &condition.message];
+            size_of::<Condition>() + texts.map(String::len).iter().sum::<usize>()
+        });
+        size_of::<Self>() + self.name.len() + self.spec.size() + conditions.sum::<usize>()
+    }
+}
+
 impl<S: Into<Spec> + Clone> From<Object<S, Status>> for Entry {
     fn from(object: Object<S, Status>) -> Self {
         let Object { metadata, spec, status, .. } = object;
@@ -142,6 +154,18 @@ impl<S: Into<Spec> + Clone> From<Object<S, Status>> for Entry {
 }
 
 impl Spec {
+    /// The bytes that it takes beyond its own, about.
+    fn size(&self) -> usize {
+        match self {
+            Self::Objective(_) => 0,
+            Self::Rewrite(spec) => spec.rules.iter().map(targets::size_of_rule).sum(),
+            Self::Model(spec) => {
+                let targets = spec.target_models.iter().map(|to| targets::size(&to.name));
+                spec.model_name.len() + targets.sum::<usize>()
+            }
+        }
+    }
+
     fn pool(&mut self) -> &mut PoolRef {
         match self {
             Self::Objective(spec) => &mut spec.pool_ref,

@@ -55,6 +55,9 @@ pub struct Writer {
     /// What was last announced of an object, by UID.
     announced: HashMap<Box<str>, (Reason, String)>,
     failures: HashMap<Scope, Failure>,
+    /// The UID of the object that was last tried: the next sweep begins after it, so that one that changes all the time
+    /// does not keep the others from their turn.
+    last: Option<Box<str>>,
 }
 
 /// How to reach the objects.
@@ -106,6 +109,7 @@ impl Writer {
             done: HashMap::default(),
             announced: HashMap::default(),
             failures: HashMap::default(),
+            last: None,
         }
     }
 
@@ -145,7 +149,9 @@ impl Writer {
             Scope::All | Scope::Kind(_) => true,
         });
         let mut again = None::<Instant>;
-        for verdict in verdicts {
+        let last = verdicts.iter().position(|verdict| self.last.as_ref() == Some(&verdict.uid));
+        let first = last.map_or(0, |at| at + 1);
+        for verdict in verdicts.iter().cycle().skip(first).take(verdicts.len()) {
             if !self.leadership.ours() || self.verdicts.has_changed().unwrap_or(true) {
                 return None;
             }
@@ -154,6 +160,7 @@ impl Writer {
             let waits = self.waits_until(verdict);
             let waits = match waits {
                 None => {
+                    self.last = Some(verdict.uid.clone());
                     self.write(verdict, due).await;
                     sleep(PACE).await;
                     self.waits_until(verdict)
@@ -240,8 +247,10 @@ impl Writer {
             Reach::Object | Reach::Version => Scope::Object(verdict.uid.clone()),
         };
         let failure = Failure { result, until: Instant::now() + *wait };
-        let before = self.failures.insert(scope, failure);
-        if before.is_none_or(|before| before.result != *result) {
+        // Where each of many objects is refused, one line is enough.
+        let news = !self.failures.values().any(|before| before.result == *result);
+        self.failures.insert(scope, failure);
+        if news {
             let (kind, name) = (verdict.kind.full_name(), &verdict.name);
             tracing::warn!(kind, name, result, error = &**text, "status not written");
         }

@@ -85,7 +85,7 @@ impl View {
         if pool.complete.is_none() {
             return;
         }
-        let said = pool.items.values().next();
+        let said = pool.items().values().next();
         self.problem = None;
         if let Some(Said { uid, target }) = said {
             self.uid.clone_from(uid);
@@ -116,7 +116,7 @@ impl View {
         };
         let complete = pods.complete.as_ref() == Some(&target.labels);
         self.listed |= complete;
-        let endpoints = complete.then(|| convert::endpoints(pods.items.values(), &target.ports));
+        let endpoints = complete.then(|| convert::endpoints(pods.items().values(), &target.ports));
         let missing = match (self.gone, self.listed) {
             (Some(_), _) => Some(format!("{} was deleted", self.key)),
             (None, true) => None,

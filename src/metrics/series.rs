@@ -22,6 +22,9 @@ const LONGEST: usize = 128;
 /// Combinations of label values: 500 make a page of some 15 MB.
 const COMBINATIONS: usize = 500;
 
+/// Names of objects for each combination: one at a time, but each can be replaced by one of another name.
+const OBJECTS: usize = 16;
+
 /// What stands for the values beyond the cap.
 const OTHER: &str = "other";
 
@@ -74,6 +77,8 @@ pub struct Series {
     pub itl: Histogram,
     errors: IntCounterVec,
     rewrites: IntCounterVec,
+    /// Objects that are shown under their names; at most [`OBJECTS`].
+    objects: RwLock<HashSet<Box<str>>>,
     labels: [Box<str>; 4],
 }
 
@@ -84,10 +89,23 @@ impl Series {
         self.errors.with_label_values(&[&**model, target, fairness_id, priority, code]).inc();
     }
 
-    /// Counts a request whose model was chosen by a rule of this object; names of objects are not capped.
+    /// Counts a request whose model was chosen by a rule of this object; beyond [`OBJECTS`] names it counts as `other`.
     pub fn rewritten(&self, object: &str) {
         let [model, target, ..] = &self.labels;
+        let object = if self.shows(object) { object } else { OTHER };
         self.rewrites.with_label_values(&[object, model, target]).inc();
+    }
+
+    fn shows(&self, object: &str) -> bool {
+        if self.objects.read().contains(object) {
+            return true;
+        }
+        let mut objects = self.objects.write();
+        let room = objects.len() < OBJECTS;
+        if room {
+            objects.insert(object.into());
+        }
+        room
     }
 }
 
@@ -192,6 +210,7 @@ impl RequestFamilies {
             itl: self.itl.with_label_values(&values),
             errors: self.errors.clone(),
             rewrites: self.rewrites.clone(),
+            objects: RwLock::default(),
             labels,
         }
     }
@@ -342,6 +361,21 @@ mod tests {
             page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count() <= 501
         );
         assert!(!page.contains(&long));
+    }
+
+    #[test]
+    fn objects_that_are_replaced_without_end_are_other() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        for n in 0..1000 {
+            metrics.series(&labels("m")).rewritten(&format!("canary-{n}"));
+        }
+        metrics.series(&labels("m")).rewritten("canary-0");
+        let page = metrics.page().unwrap();
+        let lines: Vec<_> =
+            page.lines().filter(|line| line.starts_with("llm_d_epp_model_rewrite_")).collect();
+        assert_eq!(lines.len(), 17, "{lines:?}");
+        assert!(lines.iter().any(|line| line.contains(r#""other""#) && line.ends_with(" 984")));
+        assert!(lines.iter().any(|line| line.contains(r#""canary-0""#) && line.ends_with(" 2")));
     }
 
     #[test]

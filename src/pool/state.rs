@@ -205,15 +205,18 @@ impl State {
         true
     }
 
-    /// A slot out of quarantine, else a new one; none beyond 65,536 endpoints, which are then left out.
+    /// A slot out of quarantine, else a new one; where there is no new one, the one that is in quarantine the longest.
+    /// None beyond 65,536 endpoints, which are then left out.
     fn free_slot(&mut self, by_slot: &mut Slots, now: Instant) -> Option<Slot> {
+        let new = u16::try_from(by_slot.len()).ok().map(Slot);
+        let over = |freed| now.saturating_duration_since(freed) >= QUARANTINE;
         if let Some(&(slot, freed)) = self.quarantine.front()
-            && now.saturating_duration_since(freed) >= QUARANTINE
+            && (new.is_none() || over(freed))
         {
             self.quarantine.pop_front();
             return Some(slot);
         }
-        let slot = Slot(u16::try_from(by_slot.len()).ok()?);
+        let slot = new?;
         by_slot.push(None);
         Some(slot)
     }

@@ -7,8 +7,8 @@ use crate::k8s::fault::{Fault, State};
 /// The first wait.
 const FIRST: Duration = Duration::from_millis(200);
 
-/// The longest wait.
-const LONGEST: Duration = Duration::from_secs(30);
+/// The longest wait: as long may a change of pods go unseen after an API server has come back.
+const LONGEST: Duration = Duration::from_secs(10);
 
 /// The longest time between two looks for a kind that is not there.
 const LONGEST_RETRY: Duration = Duration::from_hours(24);
@@ -21,7 +21,7 @@ const GOOD: Duration = Duration::from_secs(30);
 pub(super) struct Pace {
     faults: u32,
     last: State,
-    /// After a kind was absent or forbidden: that changes by the hand of a person.
+    /// After a kind was absent, and at most after it was forbidden: that changes by the hand of a person.
     retry: Duration,
 }
 
@@ -42,10 +42,14 @@ impl Pace {
             self.faults = 0;
         }
         self.faults = self.faults.saturating_add(1);
-        let doubled = FIRST.saturating_mul(1 << (self.faults - 1).min(16)).min(LONGEST);
+        let doubled = FIRST.saturating_mul(1 << (self.faults - 1).min(16));
         let wait = match fault.state {
-            State::Absent | State::Forbidden => self.retry,
-            State::Starting | State::Following | State::Unreachable | State::Failing => doubled,
+            State::Absent => self.retry,
+            // An API server that starts forbids all for a moment.
+            State::Forbidden => doubled.min(self.retry),
+            State::Starting | State::Following | State::Unreachable | State::Failing => {
+                doubled.min(LONGEST)
+            }
         };
         wait.mul_f64(0.5 + 0.5 * dice).max(fault.wait)
     }
@@ -60,11 +64,11 @@ mod tests {
     }
 
     #[test]
-    fn waits_double_up_to_thirty_seconds_and_begin_anew_after_a_good_round() {
+    fn waits_double_up_to_ten_seconds_and_begin_anew_after_a_good_round() {
         let mut pace = Pace::new(Duration::from_mins(1));
         let mut wait = |round| pace.after(&fault(State::Unreachable), round, 1.0).as_millis();
         let waits: Vec<_> = (0..10).map(|_| wait(Duration::ZERO)).collect();
-        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 12_800, 25_600, 30_000, 30_000]);
+        assert_eq!(waits, [200, 400, 800, 1600, 3200, 6400, 10_000, 10_000, 10_000, 10_000]);
         assert_eq!(wait(GOOD), 200);
     }
 
@@ -78,6 +82,13 @@ mod tests {
         assert_eq!(pace.after(&throttled, Duration::ZERO, 1.0), Duration::from_secs(7));
         let mut eager = Pace::new(Duration::ZERO);
         assert_eq!(eager.after(&absent, Duration::ZERO, 1.0), FIRST, "no storm of requests");
+    }
+
+    #[test]
+    fn a_kind_that_is_forbidden_is_soon_asked_for_again_and_then_as_rarely_as_configured() {
+        let mut pace = Pace::new(Duration::from_secs(1));
+        let mut wait = || pace.after(&fault(State::Forbidden), Duration::ZERO, 1.0).as_millis();
+        assert_eq!([wait(), wait(), wait(), wait(), wait()], [200, 400, 800, 1000, 1000]);
     }
 
     #[test]

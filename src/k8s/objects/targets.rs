@@ -1,7 +1,11 @@
 //! Targets of a rewrite or a model, with their weights.
 
 use super::super::verdict::{Findings, Reason};
+use crate::k8s::types::rewrite::{Match, Rule};
 use crate::pool::Targets;
+
+/// What holds a name, here and in the routes: a string or two, and what comes with them.
+const HOLDER: usize = 96;
 
 /// A target: its name and its weight.
 pub(super) type Weighted<'a> = (&'a str, Option<i32>);
@@ -31,4 +35,17 @@ pub(super) fn weighted(
         findings.invalid(Reason::InvalidTargets, || format!("{place} has no {what}"));
     }
     targets
+}
+
+/// The bytes that a name takes, about.
+pub(super) fn size(name: &str) -> usize {
+    HOLDER + name.len()
+}
+
+/// The bytes that a rule takes, about.
+pub(super) fn size_of_rule(rule: &Rule) -> usize {
+    let named =
+        |matched: &Match| size(matched.model.as_ref().map_or("", |model| model.value.as_str()));
+    let matches = rule.matches.iter().map(named).sum::<usize>();
+    HOLDER + matches + rule.targets.iter().map(|to| size(&to.model_rewrite)).sum::<usize>()
 }

@@ -99,6 +99,12 @@ fn conditions(object: &Value) -> Vec<(&str, &str)> {
     list.iter().map(|c| (c["type"].as_str().unwrap(), c["status"].as_str().unwrap())).collect()
 }
 
+fn conditions_of(rig: &Rig, end: &str) -> Vec<(String, String)> {
+    let object = rig.server.object(end).unwrap();
+    let owned = |(kind, status): (&str, &str)| (kind.to_owned(), status.to_owned());
+    conditions(&object).into_iter().map(owned).collect()
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_verdict_is_applied_once() {
     let rig = Rig::start(Leader::Us);
@@ -117,6 +123,21 @@ async fn a_verdict_is_applied_once() {
         tokio::task::yield_now().await;
     }
     assert_eq!(rig.asked().await.len(), 0, "our own write causes none");
+    rig.end().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_object_that_changes_all_the_time_keeps_no_other_from_its_turn() {
+    let rig = Rig::start(Leader::Us);
+    rig.objective("a", "pool");
+    rig.objective("b", "pool");
+    for generation in 2..30 {
+        rig.server.edit("/a", |object| object["metadata"]["generation"] = json!(generation));
+        rig.watch(&["a", "b"]);
+        sleep(PACE / 2).await;
+    }
+    let written = conditions_of(&rig, "/b");
+    assert!(written.contains(&("Accepted".to_owned(), "True".to_owned())), "{written:?}");
     rig.end().await;
 }
 

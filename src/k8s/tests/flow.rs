@@ -52,8 +52,8 @@ async fn something_that_is_no_api_server_and_finds_nothing_takes_nothing_away() 
     let mut server = Server::start(script).await;
     let mut followed = server.follow(|_| ());
     followed.until(&["a"]).await;
-    let less = followed.listed.wait_for(|listing| listing.items.len() != 1);
-    let next = tokio::time::timeout(SOON, less).await.unwrap().unwrap().items.len();
+    let less = followed.listed.wait_for(|listing| listing.items().len() != 1);
+    let next = tokio::time::timeout(SOON, less).await.unwrap().unwrap().items().len();
     assert_eq!((next, server.asked("limit=500")), (2, 5));
 }
 
@@ -74,7 +74,7 @@ async fn a_new_selector_is_asked_for_and_the_old_pods_stay_until_it_is_answered(
     assert_eq!(followed.listed.borrow().complete.as_deref(), Some("app=c"));
     followed.labels.send_replace(None);
     let none = followed.listed.wait_for(|listing| listing.complete.is_none());
-    assert!(tokio::time::timeout(SOON, none).await.unwrap().unwrap().items.is_empty());
+    assert!(tokio::time::timeout(SOON, none).await.unwrap().unwrap().items().is_empty());
     assert!(server.asked("watch=true") >= server.asked("labelSelector=app%3Da&watch"));
 }
 

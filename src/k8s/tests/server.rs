@@ -121,7 +121,7 @@ impl Followed {
     /// Waits until the pods are these.
     pub(super) async fn until(&mut self, names: &[&str]) {
         let same = |listing: &Listing<Member>| {
-            listing.complete.is_some() && listing.items.keys().eq(names.iter())
+            listing.complete.is_some() && listing.items().keys().eq(names.iter())
         };
         let reached = tokio::time::timeout(SOON, self.listed.wait_for(same)).await.is_ok();
         assert!(reached, "{names:?}, but {:?} {:?}", *self.listed.borrow(), self.kind.progress());
@@ -129,7 +129,7 @@ impl Followed {
 
     /// The pods as they are known now.
     pub(super) fn now(&self) -> Vec<String> {
-        self.listed.borrow().items.keys().cloned().collect()
+        self.listed.borrow().items().keys().cloned().collect()
     }
 
     /// How often it had to ask anew for this reason.

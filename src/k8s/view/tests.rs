@@ -12,8 +12,7 @@ fn target(labels: &str, ports: &[i64]) -> Target {
 
 fn pool(target: Option<Result<Target, String>>) -> Listing<Said> {
     let said = |target| ("p".to_owned(), Said { uid: "u".to_owned(), target });
-    let items = target.into_iter().map(said).collect();
-    Listing { items, complete: Some("".into()), trouble: None }
+    Listing::of("", target.into_iter().map(said))
 }
 
 fn pods(labels: &str, numbers: &[u8]) -> Listing<Member> {
@@ -24,11 +23,7 @@ fn pods(labels: &str, numbers: &[u8]) -> Listing<Member> {
         let pod = serde_json::from_value::<Pod>(pod).unwrap();
         (n.to_string(), convert::member(pod).unwrap())
     };
-    Listing {
-        items: numbers.iter().map(member).collect(),
-        complete: Some(labels.into()),
-        trouble: None,
-    }
+    Listing::of(labels, numbers.iter().map(member))
 }
 
 /// A view, and what the pool task knows from it.
@@ -67,7 +62,7 @@ impl Bench {
 #[test]
 fn what_is_missing_is_said_until_pool_and_pods_are_known() {
     let mut bench = Bench::new();
-    let silent = Listing { trouble: Some("403 no".into()), ..Listing::default() };
+    let silent = Listing::missing("403 no");
     bench.see(&silent, &Listing::default());
     assert_eq!(bench.missing(), "InferencePool prod/p not found yet: 403 no");
     bench.see(&pool(None), &Listing::default());
@@ -213,7 +208,7 @@ proptest! {
                 Step::Wait(seconds) => bench.now += Duration::from_secs(seconds),
             }
             bench.see(&now_pool, &now_pods);
-            prop_assert!(bench.missing.is_none() || now_pool.items.is_empty() || !bench.missing().contains("deleted"));
+            prop_assert!(bench.missing.is_none() || now_pool.items().is_empty() || !bench.missing().contains("deleted"));
         }
         bench.see(&pool(Some(Ok(target("app=b", &[80, 81])))), &now_pods);
         bench.see(&pool(Some(Ok(target("app=b", &[80, 81])))), &pods("app=b", &[3, 4]));

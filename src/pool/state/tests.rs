@@ -150,6 +150,19 @@ fn endpoints_beyond_the_number_of_slots_are_left_out() {
 }
 
 #[test]
+fn endpoints_that_all_change_at_once_again_and_again_find_slots() {
+    let (mut state, now) = (State::new(STALENESS), clock::now());
+    for round in 0..4 {
+        let spec = |n: u32| EndpointSpec {
+            address: (std::net::Ipv4Addr::from_bits(round << 16 | n), 8000).into(),
+            ..spec(0)
+        };
+        state.apply(Event::Endpoints((0..30_000).map(spec).collect()), now);
+        assert_eq!(state.snapshot().ready().len(), 30_000);
+    }
+}
+
+#[test]
 fn what_is_said_of_requests_and_faults_changes_only_with_its_content() {
     let (mut state, now) = (State::new(STALENESS), clock::now());
     let routes = Routes { objectives: [("batch".into(), -1)].into(), ..Routes::default() };
