@@ -30,12 +30,13 @@ pub(super) async fn template(args: &[&str]) -> Option<Objects> {
     Some(Objects::parse(&String::from_utf8(output.stdout).unwrap()))
 }
 
-/// The release is called as the base's objects are.
+/// The release is called as the base's objects are, and the model servers are the same.
 async fn render(args: &[&str]) -> Option<Output> {
     let chart = manifests().join("chart/lodesman");
     let mut command = Command::new(helm().await?);
     command.args(["template", "lodesman"]).arg(chart).args(["--kube-version", "1.33.0"]);
-    Some(command.args(args).output().await.unwrap())
+    command.args(["--set", "pool.selector.app=model-server"]).args(args);
+    Some(command.output().await.unwrap())
 }
 
 async fn helm() -> Option<&'static str> {
@@ -98,7 +99,9 @@ async fn values_that_make_no_sense_are_refused() {
         ("pool.targetPorts={8000,8000}", "/pool/targetPorts"),
         ("pool.targetPorts={0}", "/pool/targetPorts/0"),
         ("pool.selector=null", "/pool"),
-        ("pool.create=false", "/pool/name"),
+        ("pool.selector.app=null", "pool.selector is empty"),
+        ("pool.create=false", "pool.name is empty"),
+        ("gateway.kind=envoy-gateway,pool.targetPorts={1,2}", "pool.targetPorts has several"),
         ("envoy.mode=daemon", "/envoy/mode"),
         ("config.kind=Deployment", "/config/kind"),
         ("replicas=0", "/replicas"),
@@ -108,6 +111,17 @@ async fn values_that_make_no_sense_are_refused() {
         let Some(output) = render(&["--set", value]).await else { return };
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         assert!(!output.status.success() && said.contains(place), "{value}: {said}");
+    }
+}
+
+#[tokio::test]
+async fn labels_that_are_given_are_all_that_select() {
+    for preset in PRESETS {
+        let given = ["-f", &values(preset), "--set", "pool.selector=null,pool.selector.role=llm"];
+        let Some(chart) = template(&given).await else { return };
+        let text = json!(chart.0.iter().map(|object| &object.0).collect::<Vec<_>>()).to_string();
+        assert!(!text.contains("model-server"), "{preset}: {text}");
+        assert_eq!(dangling(&chart), [""; 0], "{preset}");
     }
 }
 
