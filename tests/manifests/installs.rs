@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::objects::{Object, Objects, arguments, selects};
 use super::references::dangling;
-use super::render::{BESIDE, INSTALLS, OLDER, customized, kustomize};
+use super::render::{BESIDE, INSTALLS, OLDER, customized, documented, kustomize};
 
 #[tokio::test]
 async fn every_name_in_an_overlay_is_that_of_something_in_it() {
@@ -68,9 +68,8 @@ fn reaches(service: &Object, objects: &Objects) -> bool {
 }
 
 /// An example of the page on Kubernetes, for another overlay than the one it shows.
-async fn documented(cluster: &Cluster, at: usize, overlay: &str) -> Objects {
-    let text = include_str!("../../docs/kubernetes.md");
-    let example = text.split("```yaml\n").nth(at).unwrap().split("```").next().unwrap();
+async fn of_ones_own(cluster: &Cluster, at: usize, overlay: &str) -> Objects {
+    let example = documented("docs/kubernetes.md").remove(at);
     let (resources, rest) = example.split_once('\n').unwrap();
     assert!(resources.starts_with("resources: [../lodesman/manifests/overlays/"), "{resources}");
     customized(cluster, &format!("resources: ['{{}}/{overlay}']\n{rest}")).await
@@ -86,7 +85,7 @@ async fn the_documented_overlay_of_ones_own_fits_all_that_have_a_pool() {
     let Some(cluster) = Cluster::shared().await else { return };
     let (labels, port) = (json!({"role": "vllm"}), json!(8080));
     for folder in ["istio", "envoy-gateway", "envoy-gateway-failopen"] {
-        let objects = documented(cluster, 1, &format!("overlays/{folder}")).await;
+        let objects = of_ones_own(cluster, 0, &format!("overlays/{folder}")).await;
         assert_eq!(dangling(&objects), [""; 0], "{folder}");
         let pool = &objects.find("InferencePool", "llm-large").unwrap().0["spec"];
         assert_eq!(pool["selector"]["matchLabels"], labels, "{folder}");
@@ -106,7 +105,7 @@ async fn the_documented_overlay_of_ones_own_fits_all_that_have_a_pool() {
 async fn the_documented_overlay_without_a_pool_selects_by_flags() {
     let Some(cluster) = Cluster::shared().await else { return };
     for folder in ["overlays/standalone", "overlays/standalone-service"] {
-        let objects = documented(cluster, 2, folder).await;
+        let objects = of_ones_own(cluster, 1, folder).await;
         assert_eq!(dangling(&objects), [""; 0], "{folder}");
         assert!(has_the_image_of_ones_own(&objects), "{folder}");
         let (_, picker) = objects.pickers().next().unwrap();
@@ -119,9 +118,8 @@ async fn the_documented_overlay_without_a_pool_selects_by_flags() {
 #[tokio::test]
 async fn the_documented_monitor_finds_the_pods_and_their_port() {
     let Some(cluster) = Cluster::shared().await else { return };
-    let text = include_str!("../../docs/kubernetes.md");
-    let example = text.split("```yaml\n").nth(3).unwrap().split("```").next().unwrap();
-    let monitor = Objects::parse(example).0.remove(0).0;
+    let example = documented("docs/kubernetes.md").remove(2);
+    let monitor = Objects::parse(&example).0.remove(0).0;
     let base = kustomize(cluster, "base").await;
     let (deployment, picker) = base.pickers().next().unwrap();
     let labels = &deployment.0["spec"]["template"]["metadata"]["labels"];
