@@ -22,21 +22,27 @@ pub(super) fn values(preset: &str) -> String {
     manifests().join(format!("chart/presets/{preset}.yaml")).display().to_string()
 }
 
+/// The model servers of the base.
+const SERVERS: &str = "pool.selector.app=model-server";
+
 /// What the chart renders to; none where there is no helm, which is said, and an error under `CI=true`.
 pub(super) async fn template(args: &[&str]) -> Option<Objects> {
-    let output = render(args).await?;
+    served(SERVERS, args).await
+}
+
+async fn served(servers: &str, args: &[&str]) -> Option<Objects> {
+    let output = render(&[&["--set", servers], args].concat()).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {said}");
     Some(Objects::parse(&String::from_utf8(output.stdout).unwrap()))
 }
 
-/// The release is called as the base's objects are, and the model servers are the same.
+/// The release is called as the base's objects are.
 async fn render(args: &[&str]) -> Option<Output> {
     let chart = manifests().join("chart/lodesman");
     let mut command = Command::new(helm().await?);
     command.args(["template", "lodesman"]).arg(chart).args(["--kube-version", "1.33.0"]);
-    command.args(["--set", "pool.selector.app=model-server"]).args(args);
-    Some(command.output().await.unwrap())
+    Some(command.args(args).output().await.unwrap())
 }
 
 async fn helm() -> Option<&'static str> {
@@ -99,7 +105,6 @@ async fn values_that_make_no_sense_are_refused() {
         ("pool.targetPorts={8000,8000}", "/pool/targetPorts"),
         ("pool.targetPorts={0}", "/pool/targetPorts/0"),
         ("pool.selector=null", "/pool"),
-        ("pool.selector.app=null", "pool.selector is empty"),
         ("pool.create=false", "pool.name is empty"),
         ("gateway.kind=envoy-gateway,pool.targetPorts={1,2}", "pool.targetPorts has several"),
         ("envoy.mode=daemon", "/envoy/mode"),
@@ -108,21 +113,28 @@ async fn values_that_make_no_sense_are_refused() {
         ("replica=3", "'replica'"),
     ];
     for (value, place) in bad {
-        let Some(output) = render(&["--set", value]).await else { return };
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(place), "{value}: {said}");
+        refused(&["--set", SERVERS, "--set", value], place).await;
+    }
+    for preset in PRESETS {
+        refused(&["-f", &values(preset)], "pool.selector is empty").await;
     }
 }
 
 #[tokio::test]
 async fn labels_that_are_given_are_all_that_select() {
     for preset in PRESETS {
-        let given = ["-f", &values(preset), "--set", "pool.selector=null,pool.selector.role=llm"];
-        let Some(chart) = template(&given).await else { return };
+        let given = ["-f", &values(preset)];
+        let Some(chart) = served("pool.selector.role=llm", &given).await else { return };
         let text = json!(chart.0.iter().map(|object| &object.0).collect::<Vec<_>>()).to_string();
         assert!(!text.contains("model-server"), "{preset}: {text}");
         assert_eq!(dangling(&chart), [""; 0], "{preset}");
     }
+}
+
+async fn refused(args: &[&str], place: &str) {
+    let Some(output) = render(args).await else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains(place), "{args:?}: {said}");
 }
 
 /// Where the chart's objects are not what the overlay's are.
