@@ -126,7 +126,9 @@ async fn labels_that_are_given_are_all_that_select() {
         let given = ["-f", &values(preset)];
         let Some(chart) = served("pool.selector.role=llm", &given).await else { return };
         let text = json!(chart.0.iter().map(|object| &object.0).collect::<Vec<_>>()).to_string();
-        assert!(!text.contains("model-server"), "{preset}: {text}");
+        for default in [r#""app":"model-server""#, "app=model-server"] {
+            assert!(!text.contains(default), "{preset}: {text}");
+        }
         assert_eq!(dangling(&chart), [""; 0], "{preset}");
     }
 }

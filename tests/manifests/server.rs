@@ -62,8 +62,9 @@ async fn examples_in_the_documents_are_objects_that_the_server_takes() {
     let Some(cluster) = Cluster::shared().await else { return };
     with_crds(cluster).await;
     let namespace = cluster.namespace().await.unwrap().name;
-    let examples = documented("docs/migration.md").iter().flat_map(|yaml| Objects::parse(yaml).0);
-    let objects = examples.filter(|object| object.kind().starts_with("Inference"));
+    let examples = documented("docs/migration.md").into_iter();
+    let objects = examples.flat_map(|yaml| Objects::parse(&yaml).0);
+    let objects = objects.filter(|object| object.kind().starts_with("Inference"));
     let objects: Vec<_> = objects.map(|object| object.0).collect();
     assert_eq!(objects.len(), 3, "{objects:?}");
     assert_eq!(refusal(cluster, &namespace, &objects).await, None);
