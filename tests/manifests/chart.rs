@@ -22,9 +22,16 @@ pub(super) fn values(preset: &str) -> String {
     manifests().join(format!("chart/presets/{preset}.yaml")).display().to_string()
 }
 
+/// The model servers of the base.
+const SERVERS: &str = "pool.selector.app=model-server";
+
 /// What the chart renders to; none where there is no helm, which is said, and an error under `CI=true`.
 pub(super) async fn template(args: &[&str]) -> Option<Objects> {
-    let output = render(args).await?;
+    served(SERVERS, args).await
+}
+
+async fn served(servers: &str, args: &[&str]) -> Option<Objects> {
+    let output = render(&[&["--set", servers], args].concat()).await?;
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{args:?}: {said}");
     Some(Objects::parse(&String::from_utf8(output.stdout).unwrap()))
@@ -98,17 +105,38 @@ async fn values_that_make_no_sense_are_refused() {
         ("pool.targetPorts={8000,8000}", "/pool/targetPorts"),
         ("pool.targetPorts={0}", "/pool/targetPorts/0"),
         ("pool.selector=null", "/pool"),
-        ("pool.create=false", "/pool/name"),
+        ("pool.create=false", "pool.name is empty"),
+        ("gateway.kind=envoy-gateway,pool.targetPorts={1,2}", "pool.targetPorts has several"),
         ("envoy.mode=daemon", "/envoy/mode"),
         ("config.kind=Deployment", "/config/kind"),
         ("replicas=0", "/replicas"),
         ("replica=3", "'replica'"),
     ];
     for (value, place) in bad {
-        let Some(output) = render(&["--set", value]).await else { return };
-        let said = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert!(!output.status.success() && said.contains(place), "{value}: {said}");
+        refused(&["--set", SERVERS, "--set", value], place).await;
     }
+    for preset in PRESETS {
+        refused(&["-f", &values(preset)], "pool.selector is empty").await;
+    }
+}
+
+#[tokio::test]
+async fn labels_that_are_given_are_all_that_select() {
+    for preset in PRESETS {
+        let given = ["-f", &values(preset)];
+        let Some(chart) = served("pool.selector.role=llm", &given).await else { return };
+        let text = json!(chart.0.iter().map(|object| &object.0).collect::<Vec<_>>()).to_string();
+        for default in [r#""app":"model-server""#, "app=model-server"] {
+            assert!(!text.contains(default), "{preset}: {text}");
+        }
+        assert_eq!(dangling(&chart), [""; 0], "{preset}");
+    }
+}
+
+async fn refused(args: &[&str], place: &str) {
+    let Some(output) = render(args).await else { return };
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && said.contains(place), "{args:?}: {said}");
 }
 
 /// Where the chart's objects are not what the overlay's are.

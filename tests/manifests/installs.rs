@@ -5,9 +5,9 @@ use std::collections::BTreeSet;
 use lodesman_e2e::kube::Cluster;
 use serde_json::{Value, json};
 
-use super::objects::{Object, Objects, selects};
+use super::objects::{Object, Objects, arguments, selects};
 use super::references::dangling;
-use super::render::{BESIDE, INSTALLS, OLDER, customized, kustomize};
+use super::render::{BESIDE, INSTALLS, OLDER, customized, documented, kustomize};
 
 #[tokio::test]
 async fn every_name_in_an_overlay_is_that_of_something_in_it() {
@@ -28,6 +28,12 @@ async fn names_may_be_changed_and_what_names_them_follows() {
     }
 }
 
+/// The Service of the model servers as the pool has them, without the label of an installation.
+const FOLLOW: &str = "replacements:
+- source: {kind: InferencePool, fieldPath: spec.selector.matchLabels}
+  targets: [{select: {kind: Service, name: llm-servers}, fieldPaths: [spec.selector]}]
+";
+
 #[tokio::test]
 async fn two_installations_in_a_namespace_do_not_meet() {
     let Some(cluster) = Cluster::shared().await else { return };
@@ -37,7 +43,8 @@ async fn two_installations_in_a_namespace_do_not_meet() {
             let labels = format!("{{app.kubernetes.io/instance: {name}}}");
             let text = format!(
                 "resources: ['{{}}/{folder}']\nnameSuffix: -{name}\nlabels:\n\
-                 - {{pairs: {labels}, includeSelectors: true}}\n"
+                 - {{pairs: {labels}, includeSelectors: true}}\n{}",
+                if folder.contains("standalone") { "" } else { FOLLOW }
             );
             pair.push(customized(cluster, &text).await);
         }
@@ -60,18 +67,65 @@ fn reaches(service: &Object, objects: &Objects) -> bool {
     objects.of("Deployment").any(|deployment| selects(selector, &labels(deployment)))
 }
 
+/// An example of the page on Kubernetes, for another overlay than the one it shows.
+async fn of_ones_own(cluster: &Cluster, at: usize, overlay: &str) -> Objects {
+    let example = documented("docs/kubernetes.md").remove(at);
+    let (resources, rest) = example.split_once('\n').unwrap();
+    assert!(resources.starts_with("resources: [../lodesman/manifests/overlays/"), "{resources}");
+    customized(cluster, &format!("resources: ['{{}}/{overlay}']\n{rest}")).await
+}
+
+fn has_the_image_of_ones_own(objects: &Objects) -> bool {
+    let mut images = objects.pickers().filter_map(|(_, picker)| picker["image"].as_str());
+    images.all(|image| image.starts_with("registry.example/lodesman:"))
+}
+
 #[tokio::test]
-async fn the_documented_overlay_of_ones_own_is_one() {
+async fn the_documented_overlay_of_ones_own_fits_all_that_have_a_pool() {
     let Some(cluster) = Cluster::shared().await else { return };
-    let text = include_str!("../../docs/kubernetes.md");
-    let example = text.split("```yaml\n").nth(1).unwrap().split("```").next().unwrap();
-    let objects = customized(cluster, &example.replace("../lodesman/manifests", "{}")).await;
-    assert_eq!(dangling(&objects), [""; 0]);
-    let pool = objects.find("InferencePool", "llm-large").unwrap();
-    assert_eq!(pool.0["spec"]["selector"]["matchLabels"], json!({"app": "vllm"}));
-    assert_eq!(pool.0["spec"]["targetPorts"], json!([{"number": 8080}]));
-    let (_, picker) = objects.pickers().next().unwrap();
-    assert!(picker["image"].as_str().unwrap().starts_with("registry.example/lodesman:"));
+    let (labels, port) = (json!({"role": "vllm"}), json!(8080));
+    for folder in ["istio", "envoy-gateway", "envoy-gateway-failopen"] {
+        let objects = of_ones_own(cluster, 0, &format!("overlays/{folder}")).await;
+        assert_eq!(dangling(&objects), [""; 0], "{folder}");
+        let pool = &objects.find("InferencePool", "llm-large").unwrap().0["spec"];
+        assert_eq!(pool["selector"]["matchLabels"], labels, "{folder}");
+        assert_eq!(pool["targetPorts"], json!([{"number": port}]), "{folder}");
+        assert!(has_the_image_of_ones_own(&objects), "{folder}");
+        let route = &objects.of("HTTPRoute").next().unwrap().0["spec"];
+        assert_eq!(route["parentRefs"][0]["name"], "my-gateway", "{folder}");
+        assert_eq!(route["hostnames"], json!(["large.example"]), "{folder}");
+        for servers in objects.of("Service").filter(|s| s.name().starts_with("llm-servers")) {
+            assert_eq!(servers.0["spec"]["selector"], labels, "{folder}");
+            assert_eq!(servers.0["spec"]["ports"][0]["targetPort"], port, "{folder}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_documented_overlay_without_a_pool_selects_by_flags() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    for folder in ["overlays/standalone", "overlays/standalone-service"] {
+        let objects = of_ones_own(cluster, 1, folder).await;
+        assert_eq!(dangling(&objects), [""; 0], "{folder}");
+        assert!(has_the_image_of_ones_own(&objects), "{folder}");
+        let (_, picker) = objects.pickers().next().unwrap();
+        let args = arguments(picker);
+        assert_eq!(args[..2], ["--endpoint-selector=role=vllm", "--endpoint-target-ports=8080"]);
+        assert!(!args.iter().any(|arg| arg.contains("model-server")), "{folder}: {args:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_documented_monitor_finds_the_pods_and_their_port() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let example = documented("docs/kubernetes.md").remove(2);
+    let monitor = Objects::parse(&example).0.remove(0).0;
+    let base = kustomize(cluster, "base").await;
+    let (deployment, picker) = base.pickers().next().unwrap();
+    let labels = &deployment.0["spec"]["template"]["metadata"]["labels"];
+    assert!(selects(&monitor["spec"]["selector"]["matchLabels"], labels), "{labels}");
+    let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
+    assert!(picker["ports"].as_array().unwrap().iter().any(|p| p["name"] == *port), "{port}");
 }
 
 #[tokio::test]

@@ -7,7 +7,7 @@ use lodesman_e2e::kube::Cluster;
 use serde_json::json;
 
 use super::objects::arguments;
-use super::render::{INSTALLS, OLDER, customized, kustomize};
+use super::render::{INSTALLS, OLDER, customized, documented, kustomize};
 
 fn lodesman(args: &[String], input: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_lodesman"));
@@ -66,6 +66,15 @@ async fn every_configuration_is_good_and_warns_of_nothing() {
         let said = String::from_utf8(output.stderr).unwrap();
         assert_eq!((output.status.code(), said.as_str()), (Some(0), ""), "{folder}");
     }
+}
+
+#[test]
+fn the_documented_configuration_is_good_and_warns_of_nothing() {
+    let blocks = documented("docs/migration.md");
+    let config = blocks.iter().find(|yaml| yaml.contains("kind: EndpointPickerConfig")).unwrap();
+    let output = lodesman(&["check".to_owned(), "-".to_owned()], config);
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!((output.status.code(), said.as_str()), (Some(0), ""));
 }
 
 /// The ports of the flags' defaults, which `--help` tells.

@@ -89,7 +89,15 @@ fn of_pods(deployment: &Object) -> Vec<(&str, String)> {
     maps.map(|name| ("ConfigMap", name)).chain(account).chain(values).collect()
 }
 
-/// A selector that selects no pod; the pods of model servers are the user's.
+/// Whether a selector is a pool's own: the pods of model servers are the user's.
+fn of_models(objects: &Objects, selector: &Value) -> bool {
+    objects
+        .of("InferencePool")
+        .map(|pool| &pool.0["spec"]["selector"])
+        .any(|whole| *selector == *whole || *selector == whole["matchLabels"])
+}
+
+/// A selector that selects no pod.
 fn unselected<'a>(objects: &'a Objects, object: &'a Object) -> impl Iterator<Item = String> + 'a {
     let own = match object.kind() {
         "Service" => vec![&object.0["spec"]["selector"]],
@@ -104,7 +112,7 @@ fn unselected<'a>(objects: &'a Objects, object: &'a Object) -> impl Iterator<Ite
         _ => Vec::new(),
     };
     own.into_iter()
-        .filter(|selector| selector["app"] != "model-server" && pods(objects, selector).is_empty())
+        .filter(|selector| !of_models(objects, selector) && pods(objects, selector).is_empty())
         .map(|selector| format!("{selector} selects nothing"))
 }
 

@@ -55,6 +55,13 @@ async fn at(cluster: &Cluster, folder: &Path) -> Objects {
     Objects::parse(&yaml.unwrap_or_else(|error| panic!("{}: {error:#}", folder.display())))
 }
 
+/// The blocks of YAML in a document.
+pub(super) fn documented(document: &str) -> Vec<String> {
+    let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join(document)).unwrap();
+    let blocks = text.split("```yaml\n").skip(1);
+    blocks.map(|rest| rest.split("```").next().unwrap().to_owned()).collect()
+}
+
 /// The lists above are all there is.
 #[test]
 fn every_kustomization_is_tested() {

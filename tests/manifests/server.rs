@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::chart::{PRESETS, template, values};
 use super::objects::Objects;
-use super::render::{INSTALLS, OLDER, customized, kustomize};
+use super::render::{INSTALLS, OLDER, customized, documented, kustomize};
 
 /// Groups that the server of the tests knows.
 const KNOWN: [&str; 6] = [
@@ -62,11 +62,32 @@ async fn examples_in_the_documents_are_objects_that_the_server_takes() {
     let Some(cluster) = Cluster::shared().await else { return };
     with_crds(cluster).await;
     let namespace = cluster.namespace().await.unwrap().name;
-    let text = include_str!("../../docs/migration.md");
-    let blocks = text.split("```yaml\n").skip(1).map(|rest| rest.split("```").next().unwrap());
-    let objects: Vec<_> = blocks.flat_map(|yaml| Objects::parse(yaml).0).map(|o| o.0).collect();
+    let examples = documented("docs/migration.md").into_iter();
+    let objects = examples.flat_map(|yaml| Objects::parse(&yaml).0);
+    let objects = objects.filter(|object| object.kind().starts_with("Inference"));
+    let objects: Vec<_> = objects.map(|object| object.0).collect();
     assert_eq!(objects.len(), 3, "{objects:?}");
     assert_eq!(refusal(cluster, &namespace, &objects).await, None);
+}
+
+#[tokio::test]
+async fn the_documented_swap_fits_a_deployment_of_the_references() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let swap = documented("docs/migration.md").into_iter().find(|yaml| yaml.contains("CONTAINER"));
+    let base = kustomize(cluster, "base").await;
+    let mut old = base.of("Deployment").next().unwrap().0.clone();
+    old["spec"]["strategy"] = json!({"type": "Recreate"});
+    let container = &mut old["spec"]["template"]["spec"]["containers"][0];
+    container["name"] = json!("CONTAINER");
+    container["lifecycle"] = json!({"preStop": {"exec": {"command": ["sh", "-c", "sleep 9"]}}});
+    let how = ["patch", "--local", "-o", "json", "-f", "-", "-p", &swap.unwrap()];
+    let new = cluster.kubectl(&how, &old.to_string()).await.unwrap();
+    let new = &Objects::parse(&new).0[0];
+    assert_eq!(new.text("/spec/strategy/type"), "RollingUpdate");
+    let container = new.container("CONTAINER").unwrap();
+    assert_eq!(container["image"], "registry.example/lodesman:0.1.0");
+    assert_eq!(container["lifecycle"], Value::Null);
+    assert_eq!(container["args"], old["spec"]["template"]["spec"]["containers"][0]["args"]);
 }
 
 #[tokio::test]

@@ -2,6 +2,22 @@
 {{ .Values.pool.name | default .Release.Name }}
 {{- end }}
 
+{{- /* What a schema cannot say, or not clearly. */}}
+{{- define "lodesman.checked" -}}
+{{- $pool := .Values.pool }}
+{{- $standalone := include "lodesman.standalone" . }}
+{{- $selects := or $standalone $pool.create (eq .Values.gateway.kind "envoy-gateway") }}
+{{- if and $selects (not $pool.selector) }}
+{{- fail "pool.selector is empty: give the labels of the model servers' pods, such as --set pool.selector.app=vllm" }}
+{{- end }}
+{{- if not (or $pool.create $pool.name $standalone) }}
+{{- fail "pool.name is empty: with pool.create=false give the name of the InferencePool that is there" }}
+{{- end }}
+{{- if and (eq .Values.gateway.kind "envoy-gateway") (gt (len $pool.targetPorts) 1) }}
+{{- fail "pool.targetPorts has several ports: a route of Envoy Gateway leads to one; make a release for each, or use standalone" }}
+{{- end }}
+{{- end }}
+
 {{- define "lodesman.image" -}}
 {{ .Values.image.repository }}:{{ .Values.image.tag | default .Chart.AppVersion }}
 {{- end }}
