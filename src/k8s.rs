@@ -117,13 +117,16 @@ impl Source {
         };
         let (view, pool, regarding) = match members {
             Members::Pool(group) => {
-                let key = format!("InferencePool {}/{name}", followers.namespace);
                 let regarding = reference(&pools(group), &followers.namespace, &name);
-                (View::of_pool(key), followers.pool(&name, group), regarding)
+                (
+                    View::of_pool(&followers.namespace, &name),
+                    followers.pool(&name, group),
+                    regarding,
+                )
             }
             Members::Selected { selector, ports } => {
                 let none = watch::channel(Listing::default()).1;
-                let view = View::of_selector(Target::new(&selector, ports));
+                let view = View::of_selector(&followers.namespace, Target::new(&selector, ports));
                 (view, none, ObjectReference::default())
             }
         };
@@ -131,7 +134,7 @@ impl Source {
         let pods = followers.pods(labels.subscribe());
         let listed = objects::Kind::ALL.map(|kind| (kind, followers.objects(kind)));
         let judge = Judge { pool: name, listed };
-        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None };
+        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None, endpoints: 0 };
         Self { followers, keeper, judge }
     }
 

@@ -166,7 +166,7 @@ async fn objects_outlive_their_pool() {
     site.namespace.apply(&objective(OBJECTIVE, "urgent", POOL, 7)).await.unwrap();
     let picker = site.synced_picker("").await;
     site.namespace.delete(POOL_KIND, POOL).await.unwrap();
-    super::site::until_unready(&picker, POOL).await;
+    super::site::until_warned(&picker, "InferencePool").await;
     site.apply_pool().await;
     until_ready(&picker).await;
     let envoy = site.envoy(&picker).await;
