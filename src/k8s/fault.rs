@@ -111,7 +111,11 @@ impl From<kube::Error> for Fault {
         if let kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) = &error {
             return Self::malformed(chain(&error));
         }
-        let text = chain(&error).into();
+        let text = match &error {
+            // Its own words are the name of a type.
+            kube::Error::Service(cause) => chain(&**cause).into(),
+            _ => chain(&error).into(),
+        };
         Self { state: State::Unreachable, reason: "unreachable", text, wait: Duration::ZERO }
     }
 }

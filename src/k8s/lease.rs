@@ -110,6 +110,11 @@ impl Candidate {
         sleep_until(self.no_longer_than(began + jittered(RETRY))).await;
     }
 
+    /// Who held the lease when it was last read and was not ours.
+    fn holder(&self) -> Option<&str> {
+        self.seen.as_ref()?.0.holder_identity.as_deref()
+    }
+
     fn leads(&self) -> bool {
         self.term.borrow().leader(Instant::now()) == Leader::Us
     }
@@ -216,7 +221,10 @@ impl Candidate {
         let (lease, identity) = (&self.name, &self.identity);
         match leader {
             Leader::Us => tracing::info!(lease, identity, "leading"),
-            Leader::Other => tracing::info!(lease, identity, "another replica leads"),
+            Leader::Other => {
+                let holder = self.holder();
+                tracing::info!(lease, holder, identity, "another replica leads");
+            }
             Leader::Unknown => tracing::warn!(lease, error, "lease not held, nobody known to lead"),
             Leader::Forbidden => {
                 tracing::warn!(
