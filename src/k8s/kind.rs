@@ -127,7 +127,11 @@ impl Kind {
             State::Unreachable => {
                 format!("the API server at {server} does not answer: {text}").into()
             }
-            _ => Arc::clone(text),
+            State::Absent
+            | State::Forbidden
+            | State::Failing
+            | State::Starting
+            | State::Following => Arc::clone(text),
         }
     }
 

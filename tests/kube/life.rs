@@ -6,7 +6,7 @@ use lodesman_e2e::kube::objects;
 
 use super::site::{
     POOL, Site, cluster, install_crds, until_endpoints, until_ready, until_unready, until_warned,
-    until_watch,
+    until_watch, until_well,
 };
 use super::stage::{CHAT, chat, is_whole};
 
@@ -35,7 +35,7 @@ async fn pool_deleted_and_made_again_is_no_outage() {
     until_warned(&picker, "InferencePool").await;
     load.next(20).await.unwrap();
     site.apply_pool().await;
-    until_ready(&picker).await;
+    until_well(&picker).await;
     load.next(20).await.unwrap();
     load.finish().await.unwrap();
 }
