@@ -111,10 +111,11 @@ impl From<kube::Error> for Fault {
         if let kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) = &error {
             return Self::malformed(chain(&error));
         }
-        let text = match &error {
+        let text = if let kube::Error::Service(cause) = &error {
             // Its own words are the name of a type.
-            kube::Error::Service(cause) => chain(&**cause).into(),
-            _ => chain(&error).into(),
+            chain(&**cause).into()
+        } else {
+            chain(&error).into()
         };
         Self { state: State::Unreachable, reason: "unreachable", text, wait: Duration::ZERO }
     }

@@ -90,9 +90,12 @@ impl Kind {
         if changed || !matches!(fault.state, State::Absent | State::Forbidden) {
             *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
         }
-        if !changed {
-            return;
+        if changed {
+            self.tell(fault);
         }
+    }
+
+    fn tell(&self, fault: &Fault) {
         let (kind, purpose, error) = (&self.name, self.purpose, &*fault.text);
         let Place { server, namespace } = &self.place;
         match fault.state {
