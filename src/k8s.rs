@@ -29,7 +29,7 @@ use self::events::Notice;
 use self::follow::{Follower, Labels, Listing, Timing};
 use self::judge::{Judge, Kept};
 use self::keep::Keeper;
-use self::kind::Kind;
+use self::kind::{Kind, Place};
 use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
 use self::verdict::Verdict;
 use self::view::View;
@@ -60,6 +60,8 @@ mod view;
 /// What is to be followed.
 #[derive(Clone, Debug)]
 pub struct Settings {
+    /// The address of the API server, for messages.
+    pub server: Arc<str>,
     /// Where all objects are.
     pub namespace: String,
     /// The name of the pool, by which objects refer to it also where there is no InferencePool.
@@ -107,23 +109,27 @@ pub struct Outlets {
 impl Source {
     /// A source that asks nothing before it runs.
     pub fn new(client: Client, settings: Settings) -> Self {
-        let Settings { namespace, pool: name, members, retry } = settings;
+        let Settings { server, namespace, pool: name, members, retry } = settings;
         let mut followers = Followers {
             client,
-            namespace,
+            place: Place { server, namespace: namespace.into() },
             timing: Timing::new(retry),
             kinds: vec![],
             tasks: vec![],
         };
         let (view, pool, regarding) = match members {
             Members::Pool(group) => {
-                let key = format!("InferencePool {}/{name}", followers.namespace);
-                let regarding = reference(&pools(group), &followers.namespace, &name);
-                (View::of_pool(key), followers.pool(&name, group), regarding)
+                let regarding = reference(&pools(group), &followers.place.namespace, &name);
+                (
+                    View::of_pool(&followers.place.namespace, &name),
+                    followers.pool(&name, group),
+                    regarding,
+                )
             }
             Members::Selected { selector, ports } => {
                 let none = watch::channel(Listing::default()).1;
-                let view = View::of_selector(Target::new(&selector, ports));
+                let view =
+                    View::of_selector(&followers.place.namespace, Target::new(&selector, ports));
                 (view, none, ObjectReference::default())
             }
         };
@@ -131,7 +137,7 @@ impl Source {
         let pods = followers.pods(labels.subscribe());
         let listed = objects::Kind::ALL.map(|kind| (kind, followers.objects(kind)));
         let judge = Judge { pool: name, listed };
-        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None };
+        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None, endpoints: 0 };
         Self { followers, keeper, judge }
     }
 
@@ -140,8 +146,8 @@ impl Source {
     /// # Errors
     /// When a family is malformed, which a test excludes.
     pub fn watches(&self) -> prometheus::Result<Watches> {
-        let Followers { kinds, namespace, .. } = &self.followers;
-        Watches::new(kinds.clone(), namespace, &self.judge.pool)
+        let Followers { kinds, place, .. } = &self.followers;
+        Watches::new(kinds.clone(), &place.namespace, &self.judge.pool)
     }
 
     /// Tells what it finds, until the pool's queue is gone.
@@ -188,7 +194,7 @@ fn reference(resource: &ApiResource, namespace: &str, name: &str) -> ObjectRefer
 /// One follower for each kind, not running yet.
 struct Followers {
     client: Client,
-    namespace: String,
+    place: Place,
     timing: Timing,
     kinds: Vec<Arc<Kind>>,
     tasks: Vec<Pin<Box<dyn Future<Output = ()> + Send>>>,
@@ -197,7 +203,7 @@ struct Followers {
 impl Followers {
     fn pool(&mut self, name: &str, group: PoolGroup) -> watch::Receiver<Listing<Said>> {
         let resource = pools(group);
-        let kind = self.kind(&resource.group, &resource.plural, "the endpoints");
+        let kind = self.kind((&resource.group, &resource.plural), Some(name), "the endpoints");
         let only = Some(format!("metadata.name={name}"));
         match group {
             PoolGroup::V1 => self.follow(self.api(&resource), kind, only, (convert::pool, all())),
@@ -215,7 +221,7 @@ impl Followers {
             Rewrite | LegacyRewrite => "model rewrites",
             Model => "priorities and rewrites of models",
         };
-        let kind = self.kind(&resource.group, &resource.plural, purpose);
+        let kind = self.kind((&resource.group, &resource.plural), None, purpose);
         match of {
             Objective | LegacyObjective => {
                 let api: Api<types::Objective> = self.api(&resource);
@@ -237,17 +243,22 @@ impl Followers {
         S: Clone,
         T: Clone,
     {
-        Api::namespaced_with(self.client.clone(), &self.namespace, resource)
+        Api::namespaced_with(self.client.clone(), &self.place.namespace, resource)
     }
 
     fn pods(&mut self, labels: Labels) -> watch::Receiver<Listing<Member>> {
-        let kind = self.kind("", "pods", "the endpoints");
-        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.namespace);
+        let kind = self.kind(("", "pods"), None, "the endpoints");
+        let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.place.namespace);
         self.follow(api, kind, None, (convert::member, labels))
     }
 
-    fn kind(&mut self, group: &str, plural: &str, purpose: &'static str) -> Arc<Kind> {
-        let kind = Kind::new(group, plural, &self.namespace, purpose);
+    fn kind(
+        &mut self,
+        kind: (&str, &str),
+        object: Option<&str>,
+        purpose: &'static str,
+    ) -> Arc<Kind> {
+        let kind = Kind::new(kind, object, &self.place, purpose);
         self.kinds.push(Arc::clone(&kind));
         kind
     }

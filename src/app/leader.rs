@@ -53,7 +53,9 @@ impl Seat {
         let publisher = Publisher::new(access, instance, leadership.clone(), metrics.clone());
         tasks.run(Plane::Control, "events", publisher.run(queue));
         if elected {
-            readiness.send_modify(|readiness| readiness.standby = Leader::Unknown.failure());
+            readiness.send_modify(|readiness| {
+                readiness.standby = Leader::Unknown.failure().map(Arc::from);
+            });
             tasks.run(Plane::Control, "leadership", gate(leadership, readiness.clone()));
         }
         notices
@@ -79,22 +81,26 @@ async fn until_drained(candidate: Candidate, mut readiness: watch::Receiver<Read
 
 /// Lets readiness depend on leadership.
 async fn gate(mut leadership: Leadership, readiness: watch::Sender<Readiness>) {
-    let mut leader = Leader::Unknown;
+    let mut known = (Leader::Unknown, None);
     loop {
-        leader = leadership.changed_from(leader).await;
+        known = leadership.changed_holder(&known).await;
+        let (leader, holder) = &known;
         readiness.send_if_modified(|readiness| {
-            let standby = standby(readiness.standby, leader);
-            std::mem::replace(&mut readiness.standby, standby) != standby
+            let standby = standby(readiness.standby.clone(), *leader, holder.as_deref());
+            let changed = readiness.standby != standby;
+            readiness.standby = standby;
+            changed
         });
     }
 }
 
 /// Why this replica stands by, after it stood by for the reason `before` and now sees this leader.
-fn standby(before: Option<&'static str>, leader: Leader) -> Option<&'static str> {
-    match leader {
-        Leader::Unknown => before,
-        Leader::Forbidden if before.is_none() => None,
-        Leader::Us | Leader::Other | Leader::Forbidden => leader.failure(),
+fn standby(before: Option<Arc<str>>, leader: Leader, holder: Option<&str>) -> Option<Arc<str>> {
+    match (leader, holder) {
+        (Leader::Unknown, _) => before,
+        (Leader::Forbidden, _) if before.is_none() => None,
+        (Leader::Other, Some(holder)) => Some(format!("{holder} leads").into()),
+        (Leader::Us | Leader::Other | Leader::Forbidden, _) => leader.failure().map(Arc::from),
     }
 }
 
@@ -104,12 +110,15 @@ mod tests {
 
     #[test]
     fn a_leader_is_ready_until_another_leads_also_without_an_api_server() {
-        let start = Leader::Unknown.failure();
-        assert!(standby(start, Leader::Unknown).is_some());
-        assert_eq!(standby(start, Leader::Us), None);
-        assert_eq!(standby(None, Leader::Unknown), None);
-        assert_eq!(standby(None, Leader::Other), Leader::Other.failure());
-        assert_eq!(standby(None, Leader::Forbidden), None);
-        assert!(standby(start, Leader::Forbidden).is_some_and(|reason| reason.contains("Role")));
+        let start = || Leader::Unknown.failure().map(Arc::from);
+        assert!(standby(start(), Leader::Unknown, None).is_some());
+        assert_eq!(standby(start(), Leader::Us, None), None);
+        assert_eq!(standby(None, Leader::Unknown, None), None);
+        assert_eq!(standby(None, Leader::Other, None).as_deref(), Leader::Other.failure());
+        let named = standby(None, Leader::Other, Some("pick-1"));
+        assert_eq!(named.as_deref(), Some("pick-1 leads"));
+        assert_eq!(standby(None, Leader::Forbidden, None), None);
+        let forbidden = standby(start(), Leader::Forbidden, None);
+        assert!(forbidden.is_some_and(|reason| reason.contains("Role")));
     }
 }

@@ -90,8 +90,13 @@ impl Source {
             (flags.pool().1.to_owned(), Members::Pool(flags.pool_group))
         };
         let retry = flags.kind_retry_interval;
-        let settings =
-            k8s::Settings { namespace: namespace.clone(), pool: pool.clone(), members, retry };
+        let settings = k8s::Settings {
+            server: access.server,
+            namespace: namespace.clone(),
+            pool: pool.clone(),
+            members,
+            retry,
+        };
         let seat = Seat {
             client: access.client.clone(),
             namespace: namespace.clone(),

@@ -1,6 +1,7 @@
 //! The way to the API server.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderValue;
@@ -20,9 +21,11 @@ const SILENCE: Duration = Duration::from_mins(1);
 /// Where a pod finds the namespace that it is in.
 const OWN_NAMESPACE: &str = "/var/run/secrets/kubernetes.io/serviceaccount/namespace";
 
-/// A client, and the namespace that it takes for its own.
+/// A client, whom it asks, and the namespace that it takes for its own.
 #[derive(Clone)]
 pub struct Access {
+    /// The address of the API server.
+    pub server: Arc<str>,
     /// To ask with.
     pub client: Client,
     /// That of our pod, else that of the kubeconfig's context.
@@ -68,9 +71,10 @@ impl Access {
         config.default_retry = false;
         config.headers.push((USER_AGENT, AGENT));
         let namespace = own.unwrap_or_else(|| config.default_namespace.clone());
+        let server = config.cluster_url.to_string().trim_end_matches('/').into();
         let client = Client::try_from(config);
         let client = client.map_err(|error| AccessError::Unusable(error.to_string()))?;
-        Ok(Self { client, namespace })
+        Ok(Self { server, client, namespace })
     }
 }
 

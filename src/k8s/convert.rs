@@ -23,6 +23,9 @@ const MOST_ACTIVE: usize = 64;
 /// Bytes that hold a label, about.
 const LABEL: usize = 64;
 
+/// Characters of an annotation's value that messages show.
+const SHOWN: usize = 64;
+
 /// Which endpoints a pool has, and what it says of faults.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Target {
@@ -108,7 +111,7 @@ pub(super) struct Member {
     other_ips: Vec<IpAddr>,
     labels: BTreeMap<String, String>,
     /// The ports that serve; none when all do.
-    active: Option<Vec<u16>>,
+    active: Option<Active>,
     /// Seconds since 1970.
     created: i64,
     /// Tells the later of two pods of one second; 0 where versions are no numbers.
@@ -140,8 +143,8 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     let ip: IpAddr = pod.status.pod_ip.as_deref()?.parse().ok()?;
     let ips = pod.status.pod_ips.iter().filter_map(|other| other.ip.parse().ok());
     let other_ips = ips.filter(|other| *other != ip).collect();
-    let annotation = |key: &&str| pod.annotations().get(*key);
-    let active = ACTIVE_PORTS.iter().find_map(annotation).map(|text| active_ports(text));
+    let active = |key: &'static str| Some(Active::new(key, pod.annotations().get(key)?));
+    let active = ACTIVE_PORTS.into_iter().find_map(active);
     let created = pod.metadata.creation_timestamp.as_ref().map_or(0, |time| time.0.as_second());
     let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
@@ -149,9 +152,30 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     Some(Member { name, namespace, uid, ip, other_ips, labels, active, created, version })
 }
 
-/// What is no port is left out, and what comes after [`MOST_ACTIVE`]; nothing left means that none serves.
-fn active_ports(text: &str) -> Vec<u16> {
-    text.split(',').filter_map(|port| port.trim().parse().ok()).take(MOST_ACTIVE).collect()
+/// The ports of a pod that serve, as an annotation says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Active {
+    annotation: &'static str,
+    /// The first [`SHOWN`] characters of what it says.
+    value: String,
+    /// What is no port is left out, and what comes after [`MOST_ACTIVE`]; nothing left means that none serves.
+    ports: Vec<u16>,
+}
+
+impl Active {
+    fn new(annotation: &'static str, text: &str) -> Self {
+        let ports = text.split(',').filter_map(|port| port.trim().parse().ok());
+        let ports = ports.take(MOST_ACTIVE).collect();
+        Self { annotation, value: text.chars().take(SHOWN).collect(), ports }
+    }
+}
+
+/// A pod whose annotation names ports and none of the pool's.
+pub(super) struct Idle<'a> {
+    pub(super) pod: &'a str,
+    pub(super) annotation: &'static str,
+    /// The first [`SHOWN`] characters.
+    pub(super) value: &'a str,
 }
 
 /// The endpoints of members: for each target port one, named `<pod>-rank-<index of the port>`.
@@ -167,7 +191,7 @@ pub(super) fn endpoints<'a>(
     let mut endpoints = Vec::with_capacity(members.len());
     for member in members {
         for (rank, &port) in ports.as_slice().iter().enumerate() {
-            let serves = member.active.as_ref().is_none_or(|active| active.contains(&port));
+            let serves = member.active.as_ref().is_none_or(|active| active.ports.contains(&port));
             let address = SocketAddr::new(member.ip, port);
             if serves && taken.insert(address) {
                 endpoints.push(member.endpoint(rank, address));
@@ -178,6 +202,14 @@ pub(super) fn endpoints<'a>(
 }
 
 impl Member {
+    /// Tells when no target port serves although the annotation is not empty, which would be meant.
+    pub(super) fn idle(&self, ports: &TargetPorts) -> Option<Idle<'_>> {
+        let Active { annotation, value, ports: active } = self.active.as_ref()?;
+        let serves = active.iter().any(|port| ports.as_slice().contains(port));
+        let idle = !serves && !value.trim().is_empty();
+        idle.then_some(Idle { pod: &self.name, annotation, value })
+    }
+
     /// Greater for a younger pod, and no two are equal.
     fn youth(&self) -> (i64, u64, &str) {
         (self.created, self.version, &self.uid)

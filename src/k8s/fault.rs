@@ -111,7 +111,12 @@ impl From<kube::Error> for Fault {
         if let kube::Error::SerdeError(_) | kube::Error::FromUtf8(_) = &error {
             return Self::malformed(chain(&error));
         }
-        let text = chain(&error).into();
+        let text = if let kube::Error::Service(cause) = &error {
+            // Its own words are the name of a type.
+            chain(&**cause).into()
+        } else {
+            chain(&error).into()
+        };
         Self { state: State::Unreachable, reason: "unreachable", text, wait: Duration::ZERO }
     }
 }

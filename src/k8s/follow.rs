@@ -117,7 +117,7 @@ where
                 self.empty(Some(labels));
             }
             self.listing.send_if_modified(|listing| {
-                let trouble = Some(Arc::clone(&fault.text));
+                let trouble = Some(self.kind.explained(&fault));
                 let changed = listing.trouble != trouble;
                 listing.trouble = trouble;
                 changed

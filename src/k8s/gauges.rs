@@ -113,6 +113,7 @@ mod tests {
 
     use super::*;
     use crate::k8s::fault::Fault;
+    use crate::k8s::kind::Place;
 
     fn page(registry: &Registry) -> String {
         let page = TextEncoder::new().encode_to_string(&registry.gather()).unwrap();
@@ -122,7 +123,8 @@ mod tests {
 
     #[test]
     fn the_page_tells_states_faults_and_whether_there_is_an_api_server() {
-        let kinds = ["pods", "others"].map(|plural| Kind::new("", plural, "prod", "nothing"));
+        let place = Place { server: "".into(), namespace: "prod".into() };
+        let kinds = ["pods", "others"].map(|plural| Kind::new(("", plural), None, &place, ""));
         let (watches, registry) = (Watches::new(kinds.to_vec(), "prod", "p"), Registry::new());
         registry.register(Box::new(watches.unwrap())).unwrap();
         let connected = |page: &str| page.contains("plane_connected 1\n");

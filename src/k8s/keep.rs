@@ -30,6 +30,8 @@ pub(super) struct Keeper {
     pub(super) regarding: ObjectReference,
     /// What was noticed last.
     pub(super) noticed: Option<Trouble>,
+    /// How many endpoints were told last.
+    pub(super) endpoints: usize,
 }
 
 impl Keeper {
@@ -73,8 +75,9 @@ impl Keeper {
     }
 
     /// None when nobody listens.
-    async fn tell(&self, outcome: Outcome, outlets: &Outlets) -> Option<()> {
-        let Outcome { labels, endpoints, failure_mode, missing, warning, again: _ } = outcome;
+    async fn tell(&mut self, outcome: Outcome, outlets: &Outlets) -> Option<()> {
+        let Outcome { labels, endpoints, failure_mode, missing, asking, warning, again: _ } =
+            outcome;
         self.labels.send_if_modified(|now| {
             let changed = *now != labels;
             if changed {
@@ -85,13 +88,14 @@ impl Keeper {
         });
         outlets.events.send(Event::FailureMode(failure_mode)).await.ok()?;
         if let Some(endpoints) = endpoints {
+            self.endpoints = endpoints.len();
             outlets.events.send(Event::Endpoints(endpoints)).await.ok()?;
         }
         outlets.readiness.send_if_modified(|readiness| {
             let lacks = changed_to(&mut readiness.missing, missing);
             let warns = changed_to(&mut readiness.warning, warning);
             if lacks || warns {
-                log(readiness);
+                log(readiness, asking, self.endpoints);
             }
             lacks || warns
         });
@@ -108,11 +112,14 @@ fn changed_to(place: &mut Option<Arc<str>>, text: Option<String>) -> bool {
     changed
 }
 
-fn log(Readiness { missing, warning, .. }: &Readiness) {
+fn log(Readiness { missing, warning, .. }: &Readiness, asking: bool, endpoints: usize) {
     match (missing, warning) {
+        (Some(reason), _) if asking => tracing::info!(reason = &**reason, "API server asked"),
         (Some(reason), _) => tracing::warn!(reason = &**reason, "no pool to serve"),
-        (None, Some(error)) => tracing::error!(error = &**error, "pool served as it was"),
-        (None, None) => tracing::info!("pool and pods known"),
+        (None, Some(reason)) => {
+            tracing::warn!(reason = &**reason, endpoints, "pool served, look after it");
+        }
+        (None, None) => tracing::info!(endpoints, "pool and pods known"),
     }
 }
 

@@ -15,10 +15,20 @@ pub(crate) struct Kind {
     pub(super) name: String,
     plural: String,
     group: String,
-    namespace: String,
+    place: Place,
+    /// The only object that is asked for, without which nothing is served; none for all.
+    object: Option<String>,
     /// What is off without it.
     purpose: &'static str,
     progress: Mutex<Progress>,
+}
+
+/// Where objects are.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    /// The address of the API server.
+    pub(super) server: Arc<str>,
+    pub(super) namespace: Arc<str>,
 }
 
 /// How it goes.
@@ -34,11 +44,11 @@ pub(super) struct Progress {
 }
 
 impl Kind {
-    /// A kind; the core group is empty.
+    /// A kind, or one object of it; the core group is empty.
     pub(super) fn new(
-        group: &str,
-        plural: &str,
-        namespace: &str,
+        (group, plural): (&str, &str),
+        object: Option<&str>,
+        place: &Place,
         purpose: &'static str,
     ) -> Arc<Self> {
         let name = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
@@ -48,7 +58,8 @@ impl Kind {
             name,
             plural: plural.to_owned(),
             group: group.to_owned(),
-            namespace: namespace.to_owned(),
+            place: place.clone(),
+            object: object.map(str::to_owned),
             purpose,
             progress: Mutex::new(progress),
         })
@@ -68,7 +79,8 @@ impl Kind {
     pub(super) fn following(&self) {
         self.heard();
         if self.enter(State::Following) {
-            tracing::info!(kind = self.name, namespace = self.namespace, "kind followed");
+            let namespace = &*self.place.namespace;
+            tracing::info!(kind = self.name, namespace, "kind followed");
         }
     }
 
@@ -80,28 +92,29 @@ impl Kind {
         if changed || !matches!(fault.state, State::Absent | State::Forbidden) {
             *self.progress.lock().restarts.entry(fault.reason).or_default() += 1;
         }
-        if !changed {
-            return;
+        if changed {
+            self.tell(fault);
         }
-        let (kind, namespace, purpose) = (&self.name, &self.namespace, self.purpose);
-        let error = &*fault.text;
+    }
+
+    fn tell(&self, fault: &Fault) {
+        let (kind, purpose, error) = (&self.name, self.purpose, &*fault.text);
+        let Place { server, namespace } = &self.place;
         match fault.state {
+            State::Absent if self.object.is_some() => {
+                let error = &*self.explained(fault);
+                tracing::warn!(kind, purpose, error, "kind not installed, looked for again");
+            }
             State::Absent => {
                 tracing::info!(kind, purpose, "kind not installed, looked for again");
             }
             State::Forbidden => {
-                let rule = self.rule();
-                tracing::warn!(
-                    kind,
-                    namespace,
-                    purpose,
-                    error,
-                    rule,
-                    "kind not permitted: add the rule to our Role"
-                );
+                let (namespace, rule, advice) = (&**namespace, self.rule(), self.advice());
+                tracing::warn!(kind, namespace, purpose, error, rule, advice, "kind not permitted");
             }
             State::Unreachable => {
-                tracing::warn!(kind, error, "API server unreachable, the last state stays");
+                let server = &**server;
+                tracing::warn!(kind, server, error, "API server unreachable, the last state stays");
             }
             State::Failing | State::Starting | State::Following => {
                 tracing::warn!(kind, error, "watch failed, the last state stays");
@@ -114,7 +127,7 @@ impl Kind {
         let before = std::mem::replace(&mut self.progress.lock().full, some);
         match (before, some) {
             (false, true) => {
-                let (kind, namespace) = (&self.name, &self.namespace);
+                let (kind, namespace) = (&self.name, &*self.place.namespace);
                 tracing::error!(
                     kind,
                     namespace,
@@ -126,11 +139,41 @@ impl Kind {
         }
     }
 
+    /// A fault for someone who does not see which kind it is about.
+    pub(super) fn explained(&self, fault: &Fault) -> Arc<str> {
+        let (text, server) = (&fault.text, &self.place.server);
+        match fault.state {
+            State::Absent if !self.group.is_empty() => {
+                format!("the CRD {} is not installed, see manifests/crds", self.name).into()
+            }
+            State::Unreachable => {
+                format!("the API server at {server} does not answer: {text}").into()
+            }
+            State::Absent
+            | State::Forbidden
+            | State::Failing
+            | State::Starting
+            | State::Following => Arc::clone(text),
+        }
+    }
+
+    /// What to do where it is not permitted. A pool of another name is not permitted either.
+    fn advice(&self) -> &'static str {
+        if self.object.is_some() {
+            "add the rule to a Role in this namespace and bind our service account to it there, or is --pool-name wrong?"
+        } else {
+            "add the rule to a Role in this namespace and bind our service account to it there"
+        }
+    }
+
     /// The rule of a Role that permits to follow it.
     fn rule(&self) -> String {
+        let names = self.object.as_ref().map(|name| format!(" resourceNames: [{name:?}],"));
         format!(
-            "{{apiGroups: [{:?}], resources: [{:?}], verbs: [list, watch]}}",
-            self.group, self.plural
+            "{{apiGroups: [{:?}], resources: [{:?}],{} verbs: [list, watch]}}",
+            self.group,
+            self.plural,
+            names.unwrap_or_default()
         )
     }
 
@@ -144,14 +187,35 @@ impl Kind {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::k8s::types::GROUP;
+
+    fn place() -> Place {
+        Place { server: "https://10.0.0.1".into(), namespace: "prod".into() }
+    }
+
+    #[test]
+    fn what_the_api_server_refuses_is_explained() {
+        let pool = Kind::new((GROUP, "inferencepools"), Some("p"), &place(), "endpoints");
+        let told = |state| pool.explained(&Fault { state, ..Fault::malformed("why") });
+        assert_eq!(
+            &*told(State::Absent),
+            "the CRD inferencepools.inference.networking.k8s.io is not installed, see manifests/crds"
+        );
+        let silent = "the API server at https://10.0.0.1 does not answer: why";
+        assert_eq!(&*told(State::Unreachable), silent);
+        assert_eq!(&*told(State::Forbidden), "why");
+        assert!(pool.rule().contains(r#" resourceNames: ["p"], verbs"#), "{}", pool.rule());
+        assert!(pool.advice().contains("--pool-name"));
+    }
 
     #[test]
     fn the_missing_rule_is_told() {
-        let kind = Kind::new("llm-d.ai", "inferenceobjectives", "prod", "priorities");
+        let kind = Kind::new(("llm-d.ai", "inferenceobjectives"), None, &place(), "priorities");
+        assert!(!kind.advice().contains("--pool-name"));
         assert_eq!(
             kind.rule(),
             r#"{apiGroups: ["llm-d.ai"], resources: ["inferenceobjectives"], verbs: [list, watch]}"#
         );
-        assert_eq!(Kind::new("", "pods", "prod", "endpoints").name, "pods");
+        assert_eq!(Kind::new(("", "pods"), None, &place(), "endpoints").name, "pods");
     }
 }

@@ -8,6 +8,7 @@
 //! that succeeded, which is shorter than the others wait, and [`Leadership`] reads the clock each time it is asked: a
 //! process that was frozen does not lead when it wakes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -68,7 +69,7 @@ impl Candidate {
         identity: String,
         metrics: LeaderMetrics,
     ) -> (Self, Leadership) {
-        let term = Term { leader: Leader::Unknown, until: Instant::now() };
+        let term = Term { leader: Leader::Unknown, holder: None, until: Instant::now() };
         let (sender, leadership) = Leadership::new(term);
         let candidate = Self {
             leases: Api::namespaced(client, namespace),
@@ -109,6 +110,11 @@ impl Candidate {
             Err(_) => self.fail(Leader::Unknown, "no answer in time"),
         }
         sleep_until(self.no_longer_than(began + jittered(RETRY))).await;
+    }
+
+    /// Who held the lease when it was last read and was not ours.
+    fn holder(&self) -> Option<&str> {
+        self.seen.as_ref()?.0.holder_identity.as_deref()
     }
 
     fn leads(&self) -> bool {
@@ -182,8 +188,11 @@ impl Candidate {
 
     /// Takes note that a term is over.
     fn expire(&self, now: Instant) {
-        let term = *self.term.borrow();
-        if term.leader != term.leader(now) {
+        let over = {
+            let term = self.term.borrow();
+            term.leader != term.leader(now)
+        };
+        if over {
             self.enter(Leader::Unknown, now, Some("not renewed in time"));
         }
     }
@@ -197,12 +206,14 @@ impl Candidate {
 
     /// Takes note of who leads, as was asked then.
     fn enter(&self, leader: Leader, asked: Instant, error: Option<&str>) {
-        let term = Term { leader, until: asked + RENEW_DEADLINE };
+        let holder = self.holder().filter(|_| leader == Leader::Other).map(Arc::from);
+        let term = Term { leader, holder, until: asked + RENEW_DEADLINE };
         let before = self.term.borrow().leader;
         let changed = before != leader;
         self.term.send_if_modified(|current| {
+            let news = changed || current.holder != term.holder;
             *current = term;
-            changed
+            news
         });
         if changed && (before == Leader::Us || leader == Leader::Us) {
             self.metrics.transitions.inc();
@@ -217,7 +228,10 @@ impl Candidate {
         let (lease, identity) = (&self.name, &self.identity);
         match leader {
             Leader::Us => tracing::info!(lease, identity, "leading"),
-            Leader::Other => tracing::info!(lease, identity, "another replica leads"),
+            Leader::Other => {
+                let holder = self.holder();
+                tracing::info!(lease, holder, identity, "another replica leads");
+            }
             Leader::Unknown => tracing::warn!(lease, error, "lease not held, nobody known to lead"),
             Leader::Forbidden => {
                 tracing::warn!(
@@ -235,7 +249,11 @@ impl Candidate {
         if !self.leads() {
             return;
         }
-        self.term.send_replace(Term { leader: Leader::Unknown, until: Instant::now() });
+        self.term.send_replace(Term {
+            leader: Leader::Unknown,
+            holder: None,
+            until: Instant::now(),
+        });
         self.metrics.transitions.inc();
         self.metrics.leads.set(0);
         match self.give_up().await {

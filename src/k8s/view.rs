@@ -2,12 +2,12 @@
 //!
 //! | the pool | endpoints | ready |
 //! |---|---|---|
-//! | not found yet | none | no |
+//! | not known yet | none | no |
 //! | known, pods not listed yet | none | no |
-//! | known, pods listed | those of the pods | yes |
+//! | known, pods listed, also when there are none | those of the pods | yes |
 //! | changed, pods of its new selector not listed yet | as before | yes |
 //! | not valid any more | as the last valid one says | yes |
-//! | deleted | as before for 30 s, then none | no |
+//! | deleted | as before for 30 s, then none | for 30 s |
 //!
 //! What the API server does not answer changes nothing.
 
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::convert::{self, Member, Said, Target};
+use super::convert::{self, Idle, Member, Said, Target};
 use super::follow::Listing;
 use crate::pool::{EndpointSpec, FailureMode};
 
@@ -28,6 +28,8 @@ const GRACE: Duration = Duration::from_secs(30);
 pub(super) struct View {
     /// How messages call the pool.
     key: String,
+    /// Where its pods are.
+    namespace: String,
     /// The UID of the newest one.
     uid: String,
     /// The last valid one.
@@ -38,6 +40,8 @@ pub(super) struct View {
     gone: Option<Instant>,
     /// Whether the pods of a selector of this pool were ever complete.
     listed: bool,
+    /// What is to be mended of the pods that were listed last: reason and sentence.
+    idle: Option<(&'static str, String)>,
 }
 
 /// What to tell others.
@@ -51,6 +55,8 @@ pub(super) struct Outcome {
     pub(super) failure_mode: Option<FailureMode>,
     /// Why we are not ready, in words.
     pub(super) missing: Option<String>,
+    /// Whether something is missing just because the API server has not answered yet.
+    pub(super) asking: bool,
     /// What is wrong although we are ready, in words.
     pub(super) warning: Option<String>,
     /// When to look again although nothing has changed.
@@ -70,14 +76,23 @@ pub(super) struct Trouble {
 
 impl View {
     /// No pool is known yet.
-    pub(super) fn of_pool(key: String) -> Self {
-        Self { key, uid: String::new(), target: None, problem: None, gone: None, listed: false }
+    pub(super) fn of_pool(namespace: &str, name: &str) -> Self {
+        Self {
+            key: format!("InferencePool {namespace}/{name}"),
+            namespace: namespace.to_owned(),
+            uid: String::new(),
+            target: None,
+            problem: None,
+            gone: None,
+            listed: false,
+            idle: None,
+        }
     }
 
     /// There is no pool object; the target is fixed.
-    pub(super) fn of_selector(target: Target) -> Self {
+    pub(super) fn of_selector(namespace: &str, target: Target) -> Self {
         let key = format!("selector {}", target.labels);
-        Self { target: Some(target), ..Self::of_pool(key) }
+        Self { key, target: Some(target), ..Self::of_pool(namespace, "") }
     }
 
     /// Takes in what was listed of the pool.
@@ -107,49 +122,66 @@ impl View {
     ) -> Outcome {
         let over = self.gone.is_some_and(|gone| now >= gone + GRACE);
         if over {
-            (self.target, self.gone, self.listed) = (None, None, false);
+            (self.target, self.gone, self.listed, self.idle) = (None, None, false, None);
         }
         let Some(target) = &self.target else {
             let missing = Some(self.without_pool(pool));
             let endpoints = over.then(Vec::new);
-            return Outcome { endpoints, missing, ..Outcome::default() };
+            let asking = pool.complete.is_none() && pool.trouble.is_none();
+            return Outcome { endpoints, missing, asking, ..Outcome::default() };
         };
         let complete = pods.complete.as_ref() == Some(&target.labels);
         self.listed |= complete;
         let endpoints = complete.then(|| convert::endpoints(pods.items().values(), &target.ports));
-        let missing = match (self.gone, self.listed) {
-            (Some(_), _) => Some(format!("{} was deleted", self.key)),
-            (None, true) => None,
-            (None, false) => Some(because(
-                format!("pods with {} not listed yet", target.labels),
-                pods.trouble.as_deref(),
-            )),
+        self.idle = complete.then(|| idle(&self.namespace, target, pods)).flatten();
+        let missing = match (self.listed, self.gone, &pods.trouble) {
+            (true, _, _) => None,
+            (false, Some(_), _) => Some(format!("{} was deleted", self.key)),
+            (false, None, None) => Some(format!("pods with {} not listed yet", target.labels)),
+            (false, None, Some(trouble)) => {
+                Some(format!("pods with {} cannot be listed: {trouble}", target.labels))
+            }
         };
         Outcome {
             labels: Some(Arc::clone(&target.labels)),
             endpoints,
             failure_mode: target.failure_mode,
             missing,
-            warning: self.invalid().map(|text| format!("{text}; the last valid state of it holds")),
+            asking: self.gone.is_none() && pods.trouble.is_none(),
+            warning: self.warning(),
             again: self.gone.map(|gone| gone + GRACE),
         }
     }
 
-    /// What a person should know of the pool.
+    fn warning(&self) -> Option<String> {
+        let deleted = || format!("{} was deleted, it is served for {GRACE:?} more", self.key);
+        let invalid = |text| format!("{text}; the last valid state of it holds");
+        let idle = || self.idle.as_ref().map(|(_, text)| text.clone());
+        self.gone.map(|_| deleted()).or_else(|| self.invalid().map(invalid)).or_else(idle)
+    }
+
+    /// What a person should know of the pool; none where there is no object to tell it of.
     pub(super) fn trouble(&self) -> Option<Trouble> {
+        if self.uid.is_empty() {
+            return None;
+        }
         let (reason, note) = match (self.gone, self.invalid()) {
             (Some(_), _) => {
                 ("PoolDeleted", format!("{} was deleted while it was served", self.key))
             }
             (None, Some(text)) => ("InvalidPool", text),
-            (None, None) => return None,
+            (None, None) => self.idle.clone()?,
         };
         Some(Trouble { uid: self.uid.clone(), reason, note })
     }
 
     fn without_pool(&self, pool: &Listing<Said>) -> String {
-        let absent = || because(format!("{} not found yet", self.key), pool.trouble.as_deref());
-        self.invalid().unwrap_or_else(absent)
+        let unknown = || match &pool.trouble {
+            Some(trouble) => format!("{} cannot be read: {trouble}", self.key),
+            None if pool.complete.is_none() => format!("{} not known yet", self.key),
+            None => format!("{} not found", self.key),
+        };
+        self.invalid().unwrap_or_else(unknown)
     }
 
     fn invalid(&self) -> Option<String> {
@@ -157,11 +189,24 @@ impl View {
     }
 }
 
-fn because(what: String, trouble: Option<&str>) -> String {
-    match trouble {
-        Some(trouble) => format!("{what}: {trouble}"),
-        None => what,
+/// Why pods that were listed are fewer than a person may think: reason and sentence.
+fn idle(
+    namespace: &str,
+    target: &Target,
+    pods: &Listing<Member>,
+) -> Option<(&'static str, String)> {
+    if pods.items().is_empty() {
+        let labels = &target.labels;
+        return Some(("NoPods", format!("no ready pod matches {labels} in namespace {namespace}")));
     }
+    let mut idle = pods.items().values().filter_map(|member| member.idle(&target.ports));
+    let Idle { pod, annotation, value } = idle.next()?;
+    let others = match idle.count() {
+        0 => String::new(),
+        others => format!(", like {others} more"),
+    };
+    let note = format!("pod {pod}{others}: annotation {annotation}={value:?} names no target port");
+    Some(("NoActivePorts", note))
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ pub struct Readiness {
     /// How far the view of the endpoints has come.
     pub stage: Stage,
     /// Why another replica is to be asked; none where leader election is off.
-    pub standby: Option<&'static str>,
+    pub standby: Option<Arc<str>>,
     /// Shutdown has begun: running requests finish, the gateway is to send new ones elsewhere.
     pub draining: bool,
 }
@@ -46,7 +46,7 @@ impl Readiness {
                 name: "scrape",
                 failure: fails(self.stage < Stage::Synced, "first scrape round not done yet"),
             },
-            Check { name: "leadership", failure: self.standby },
+            Check { name: "leadership", failure: self.standby.as_deref() },
             Check { name: "drain", failure: fails(self.draining, "draining") },
         ]
         .into_iter()
@@ -113,7 +113,7 @@ mod tests {
         };
         assert_eq!(changed(|readiness| readiness.draining = true), ["draining"]);
         assert_eq!(
-            changed(|readiness| readiness.standby = Some("another replica leads")),
+            changed(|readiness| readiness.standby = Some("another replica leads".into())),
             ["another replica leads"]
         );
         let gone = |readiness: &mut Readiness| readiness.missing = Some("pool was deleted".into());

@@ -10,7 +10,7 @@ use lodesman_e2e::kube::objects::{
 use lodesman_e2e::{Body, Envoy, eventually};
 use serde_json::{Value, json};
 
-use super::site::{POOL, Site, cluster, until_ready, until_sum};
+use super::site::{POOL, Site, cluster, until_sum, until_warned, until_well};
 use super::stage::{CHAT, SOON, chat, is_whole};
 
 /// A condition of an object, once it has `status`.
@@ -166,9 +166,9 @@ async fn objects_outlive_their_pool() {
     site.namespace.apply(&objective(OBJECTIVE, "urgent", POOL, 7)).await.unwrap();
     let picker = site.synced_picker("").await;
     site.namespace.delete(POOL_KIND, POOL).await.unwrap();
-    super::site::until_unready(&picker, POOL).await;
+    until_warned(&picker, "InferencePool").await;
     site.apply_pool().await;
-    until_ready(&picker).await;
+    until_well(&picker).await;
     let envoy = site.envoy(&picker).await;
     ask(&envoy, "sim", "urgent").await;
     until_sum(&picker, "llm_d_epp_request_total", &["priority=\"7\""], 1.0).await;

@@ -5,7 +5,8 @@ use lodesman_e2e::chat::Clients;
 use lodesman_e2e::kube::objects;
 
 use super::site::{
-    POOL, Site, cluster, install_crds, until_endpoints, until_ready, until_unready, until_watch,
+    POOL, Site, cluster, install_crds, until_endpoints, until_ready, until_unready, until_warned,
+    until_watch, until_well,
 };
 use super::stage::{CHAT, chat, is_whole};
 
@@ -23,7 +24,7 @@ async fn pods_may_come_before_their_pool() {
 }
 
 #[tokio::test]
-async fn pool_deleted_and_made_again_is_no_outage_but_is_not_ready_meanwhile() {
+async fn pool_deleted_and_made_again_is_no_outage() {
     let Some(cluster) = cluster().await else { return };
     let site = Site::with_pods(cluster, 2).await;
     let picker = site.synced_picker("").await;
@@ -31,10 +32,10 @@ async fn pool_deleted_and_made_again_is_no_outage_but_is_not_ready_meanwhile() {
     let mut load = Clients::start(envoy.client(), "sim", 2);
     load.next(10).await.unwrap();
     site.namespace.delete(objects::POOL, POOL).await.unwrap();
-    until_unready(&picker, POOL).await;
+    until_warned(&picker, "InferencePool").await;
     load.next(20).await.unwrap();
     site.apply_pool().await;
-    until_ready(&picker).await;
+    until_well(&picker).await;
     load.next(20).await.unwrap();
     load.finish().await.unwrap();
 }

@@ -2,7 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
-use anyhow::bail;
+use anyhow::{bail, ensure};
 use http::Request;
 use lodesman_e2e::chat::{Clients, ask};
 use lodesman_e2e::kube::{Kubelet, objects};
@@ -10,7 +10,10 @@ use lodesman_e2e::{Body, Cluster, Namespace, eventually};
 use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
-use super::site::{POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_sum};
+use super::site::{
+    POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_sum, until_warned,
+    until_well,
+};
 use super::stage::{CHAT, SOON, at_rest, chat, is_whole, unlike};
 
 /// How many endpoints may be chosen.
@@ -162,6 +165,26 @@ async fn pod_that_is_not_ready_gets_no_request_until_it_is() {
     load.reach(site.fleet.servers[0]).await.unwrap();
     load.finish().await.unwrap();
     at_rest(&picker).await;
+}
+
+#[tokio::test]
+async fn pool_that_selects_no_pod_is_warned_of_until_it_does() {
+    let Some(cluster) = cluster().await else { return };
+    let site = Site::new(cluster, 1).await;
+    site.apply_pool().await;
+    let picker = site.picker("").await;
+    until_warned(&picker, "no ready pod matches app=").await;
+    let told = eventually(SOON, async || {
+        let events = site.namespace.list(objects::EVENT).await?;
+        let about =
+            |event: &Value| event["reason"] == "NoPods" && event["regarding"]["name"] == POOL;
+        ensure!(events.iter().any(|event| about(&event.data)), "none of {} events", events.len());
+        Ok(())
+    });
+    told.await.unwrap();
+    site.run(0).await;
+    until_endpoints(&picker, [site.endpoint(0)]).await;
+    until_well(&picker).await;
 }
 
 #[tokio::test]

@@ -188,6 +188,22 @@ pub(super) async fn until_unready(picker: &Lodesman, reason: &str) {
     until_page(picker, 503, reason).await;
 }
 
+/// Waits until a picker is ready and warns of `reason`.
+pub(super) async fn until_warned(picker: &Lodesman, reason: &str) {
+    until_page(picker, 200, &format!("[!] {reason}")).await;
+}
+
+/// Waits until a picker is ready and warns of nothing.
+pub(super) async fn until_well(picker: &Lodesman) {
+    let seen = eventually(SOON, async || {
+        let answer = Client::http1(picker.metrics).get("/readyz").await?;
+        let seen = answer.text();
+        ensure!(answer.status == 200 && !seen.contains("[!]"), "{} {seen}", answer.status);
+        Ok(())
+    });
+    seen.await.unwrap();
+}
+
 async fn until_page(picker: &Lodesman, status: u16, text: &str) {
     let seen = eventually(SOON, async || {
         let answer = Client::http1(picker.metrics).get("/readyz").await?;

@@ -1,5 +1,7 @@
 //! Who leads, for those whom it concerns.
 
+use std::sync::Arc;
+
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
@@ -36,20 +38,23 @@ pub struct Leadership {
 }
 
 /// What the last attempt gave; `until` is meant for [`Leader::Us`].
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Term {
     pub(super) leader: Leader,
+    /// Which other replica it is.
+    pub(super) holder: Option<Arc<str>>,
     pub(super) until: Instant,
 }
 
 impl Term {
     #[cfg(test)]
     fn long(leader: Leader) -> Self {
-        Self { leader, until: Instant::now() + std::time::Duration::from_hours(24) }
+        let until = Instant::now() + std::time::Duration::from_hours(24);
+        Self { leader, holder: None, until }
     }
 
     /// Who leads at that time.
-    pub(super) fn leader(self, now: Instant) -> Leader {
+    pub(super) fn leader(&self, now: Instant) -> Leader {
         let over = self.leader == Leader::Us && now >= self.until;
         if over { Leader::Unknown } else { self.leader }
     }
@@ -87,11 +92,26 @@ impl Leadership {
 
     /// Waits until another leads than `known`, and tells who.
     pub async fn changed_from(&mut self, known: Leader) -> Leader {
+        self.until(|leader, _| leader != known).await.0
+    }
+
+    /// The same where it matters which other replica leads: also tells its identity, if that is known.
+    pub async fn changed_holder(
+        &mut self,
+        known: &(Leader, Option<Arc<str>>),
+    ) -> (Leader, Option<Arc<str>>) {
+        self.until(|leader, holder| leader != known.0 || holder != known.1.as_deref()).await
+    }
+
+    async fn until(
+        &mut self,
+        wanted: impl Fn(Leader, Option<&str>) -> bool,
+    ) -> (Leader, Option<Arc<str>>) {
         loop {
-            let term = *self.term.borrow_and_update();
+            let term = self.term.borrow_and_update().clone();
             let leader = term.leader(Instant::now());
-            if leader != known {
-                return leader;
+            if wanted(leader, term.holder.as_deref()) {
+                return (leader, term.holder);
             }
             let news = news(&mut self.term);
             if leader == Leader::Us {

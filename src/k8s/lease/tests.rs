@@ -58,6 +58,8 @@ async fn the_first_replica_leads_and_renews_and_the_second_waits() {
     first.comes_to(Leader::Us).await;
     let mut second = Replica::start(&server, "second");
     second.comes_to(Leader::Other).await;
+    let named = second.leadership.changed_holder(&(Leader::Unknown, None)).await;
+    assert_eq!(named, (Leader::Other, Some("first".into())));
     let before = server.object(PATH).unwrap();
     tokio::time::sleep(Duration::from_mins(2)).await;
     assert!(first.leadership.ours() && !second.leadership.ours());

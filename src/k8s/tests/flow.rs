@@ -89,6 +89,7 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
     };
     let server = Server::start(script).await;
     let settings = Settings {
+        server: "".into(),
         namespace: "prod".to_owned(),
         pool: "p".to_owned(),
         members: Members::Selected {

@@ -20,7 +20,7 @@ use tokio_stream::StreamExt;
 use crate::k8s::client::Access;
 use crate::k8s::convert::{self, Member};
 use crate::k8s::follow::{Follower, Listing, Timing};
-use crate::k8s::kind::Kind;
+use crate::k8s::kind::{Kind, Place};
 use crate::k8s::types::Pod;
 
 /// How long a test waits for what must come.
@@ -77,7 +77,10 @@ impl Server {
     pub(super) fn follow(&mut self, change: impl FnOnce(&mut Timing)) -> Followed {
         let (labels, selector) = watch::channel(Some("app=a".into()));
         let (listing, listed) = watch::channel(Listing::default());
-        let kind = Kind::new("", "pods", "prod", "the endpoints");
+        let kind = {
+            let place = Place { server: "".into(), namespace: "prod".into() };
+            Kind::new(("", "pods"), None, &place, "the endpoints")
+        };
         let mut timing = Timing::new(Duration::from_millis(50));
         timing.least = Duration::from_millis(10);
         change(&mut timing);

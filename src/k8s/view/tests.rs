@@ -15,15 +15,20 @@ fn pool(target: Option<Result<Target, String>>) -> Listing<Said> {
     Listing::of("", target.into_iter().map(said))
 }
 
+fn member(name: &str, annotations: &serde_json::Value) -> Member {
+    let pod = json!({"metadata": {"name": name, "uid": name, "annotations": annotations},
+                     "status": {"podIP": format!("10.0.0.{name}"),
+                                "conditions": [{"type": "Ready", "status": "True"}]}});
+    convert::member(serde_json::from_value::<Pod>(pod).unwrap()).unwrap()
+}
+
+fn annotated(name: &str, key: &str, value: &str) -> Member {
+    member(name, &json!({key: value}))
+}
+
 fn pods(labels: &str, numbers: &[u8]) -> Listing<Member> {
-    let member = |n: &u8| {
-        let pod = json!({"metadata": {"name": n.to_string(), "uid": n.to_string()},
-                         "status": {"podIP": format!("10.0.0.{n}"),
-                                    "conditions": [{"type": "Ready", "status": "True"}]}});
-        let pod = serde_json::from_value::<Pod>(pod).unwrap();
-        (n.to_string(), convert::member(pod).unwrap())
-    };
-    Listing::of(labels, numbers.iter().map(member))
+    let item = |n: &u8| (n.to_string(), member(&n.to_string(), &json!({})));
+    Listing::of(labels, numbers.iter().map(item))
 }
 
 /// A view, and what the pool task knows from it.
@@ -37,7 +42,7 @@ struct Bench {
 
 impl Bench {
     fn new() -> Self {
-        let view = View::of_pool("InferencePool prod/p".to_owned());
+        let view = View::of_pool("prod", "p");
         let (endpoints, missing, labels) = (Vec::new(), None, None);
         Self { view, now: Instant::now(), endpoints, missing, labels }
     }
@@ -63,10 +68,12 @@ impl Bench {
 fn what_is_missing_is_said_until_pool_and_pods_are_known() {
     let mut bench = Bench::new();
     let silent = Listing::missing("403 no");
-    bench.see(&silent, &Listing::default());
-    assert_eq!(bench.missing(), "InferencePool prod/p not found yet: 403 no");
+    let outcome = bench.see(&Listing::default(), &Listing::default());
+    assert_eq!((bench.missing(), outcome.asking), ("InferencePool prod/p not known yet", true));
+    assert!(!bench.see(&silent, &Listing::default()).asking);
+    assert_eq!(bench.missing(), "InferencePool prod/p cannot be read: 403 no");
     bench.see(&pool(None), &Listing::default());
-    assert_eq!(bench.missing(), "InferencePool prod/p not found yet");
+    assert_eq!(bench.missing(), "InferencePool prod/p not found");
     let known = pool(Some(Ok(target("app=a", &[80]))));
     let outcome = bench.see(&known, &Listing::default());
     assert_eq!(bench.missing(), "pods with app=a not listed yet");
@@ -99,13 +106,14 @@ fn the_endpoints_follow_the_ports_at_once() {
 }
 
 #[test]
-fn a_deleted_pool_keeps_its_endpoints_for_thirty_seconds_and_is_not_ready() {
+fn a_deleted_pool_is_served_for_thirty_seconds() {
     let mut bench = Bench::new();
     let (known, listed) = (pool(Some(Ok(target("app=a", &[80])))), pods("app=a", &[1]));
     bench.see(&known, &listed);
     let deleted = bench.now;
     let outcome = bench.see(&pool(None), &listed);
-    assert_eq!(bench.missing(), "InferencePool prod/p was deleted");
+    let warning = "InferencePool prod/p was deleted, it is served for 30s more";
+    assert_eq!((bench.missing(), outcome.warning.as_deref()), ("", Some(warning)));
     assert_eq!((bench.endpoints.len(), outcome.again), (1, Some(deleted + GRACE)));
     bench.now += GRACE.saturating_sub(Duration::from_millis(1));
     bench.see(&pool(None), &pods("app=a", &[2]));
@@ -113,6 +121,7 @@ fn a_deleted_pool_keeps_its_endpoints_for_thirty_seconds_and_is_not_ready() {
     bench.now += Duration::from_millis(1);
     bench.see(&pool(None), &pods("app=a", &[2]));
     assert_eq!((bench.endpoints.len(), bench.labels.as_deref()), (0, None));
+    assert_eq!(bench.missing(), "InferencePool prod/p not found");
     bench.see(&known, &Listing::default());
     assert_eq!(bench.missing(), "pods with app=a not listed yet");
     bench.see(&known, &listed);
@@ -148,13 +157,41 @@ fn a_pool_that_is_not_valid_says_why_and_does_not_replace_a_valid_one() {
 }
 
 #[test]
+fn pods_that_do_not_serve_are_told_of_once_they_are_listed() {
+    let mut bench = Bench::new();
+    let known = pool(Some(Ok(target("app=a", &[80]))));
+    let mut told = |pods: &Listing<Member>| {
+        let warning = bench.see(&known, pods).warning.unwrap_or_default();
+        let trouble = bench.view.trouble().map(|it| (it.reason, it.note));
+        assert_eq!(trouble.as_ref().map_or("", |(_, note)| note), warning);
+        trouble.map(|(reason, _)| (reason, warning))
+    };
+    assert_eq!(told(&Listing::default()), None);
+    let none = "no ready pod matches app=a in namespace prod".to_owned();
+    assert_eq!(told(&pods("app=a", &[])), Some(("NoPods", none)));
+    assert_eq!(told(&pods("app=a", &[1])), None);
+    let key = "llm-d.ai/active-ports";
+    let with = |value: &str| {
+        let mut pods = pods("app=a", &[1, 2]);
+        pods.put("3".to_owned(), Some(annotated("3", key, value)));
+        pods
+    };
+    let idle = format!("pod 3: annotation {key}=\"8080\" names no target port");
+    assert_eq!(told(&with("8080")), Some(("NoActivePorts", idle)));
+    assert_eq!((told(&with("80")), told(&with(""))), (None, None), "none may be meant");
+    assert!(told(&with(&"9".repeat(1000))).is_some_and(|(_, text)| text.len() < 200));
+}
+
+#[test]
 fn a_selector_needs_no_pool() {
-    let mut view = View::of_selector(target("app=a", &[80]));
+    let mut view = View::of_selector("prod", target("app=a", &[80]));
     let none = Listing::default();
     view.pool(&none, Instant::now());
     assert_eq!(view.outcome(&none, &Listing::default(), Instant::now()).endpoints, None);
     let outcome = view.outcome(&none, &pods("app=a", &[]), Instant::now());
     assert_eq!((outcome.endpoints, outcome.missing), (Some(Vec::new()), None));
+    assert!(outcome.warning.is_some());
+    assert_eq!(view.trouble(), None, "there is no object to tell it of");
 }
 
 #[derive(Clone, Debug)]

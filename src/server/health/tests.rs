@@ -33,7 +33,7 @@ fn latched(history: &[(Readiness, u64)]) -> Vec<bool> {
 
 #[test]
 fn the_latch_holds_from_the_first_readiness_to_the_drain() {
-    let standby = Readiness { standby: Some("not the leader"), ..SYNCED };
+    let standby = Readiness { standby: Some("not the leader".into()), ..SYNCED };
     let history = [(STARTING, 1), (SYNCED, 2), (standby, 3), (STARTING, 4), (DRAINING, 5)];
     assert_eq!(latched(&history), [false, true, true, true, false]);
 }
