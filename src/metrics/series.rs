@@ -89,7 +89,7 @@ impl Series {
         self.errors.with_label_values(&[&**model, target, fairness_id, priority, code]).inc();
     }
 
-    /// Counts a request whose model was chosen by a rule of this object; beyond [`OBJECTS`] names it counts as `other`.
+    /// Counts a request whose model was chosen by a rule of this object; beyond 16 names it counts as `other`.
     pub fn rewritten(&self, object: &str) {
         let [model, target, ..] = &self.labels;
         let object = if self.shows(object) { object } else { OTHER };
