@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
-use crate::director::{self, Clock, Director};
+use crate::director::{self, Clock, Director, Policy};
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
@@ -271,8 +271,13 @@ impl App {
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
             report_served: resolved.report_served,
         };
-        let director = Director::new(pool, resolved.profile, metrics, how);
-        let mut director = director.with_admission(resolved.detector);
+        let director = Director::new(
+            pool,
+            Policy::new(resolved.profile, Some(resolved.detector)),
+            metrics,
+            how,
+        );
+        let mut director = director;
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }

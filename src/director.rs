@@ -19,17 +19,18 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    DetectorStep, Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
-    least, least_of,
+    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
 };
 
-use self::admission::{Admission, Verdict};
+use self::admission::Verdict;
 use self::affinity::Affinity;
 
+pub use self::policy::Policy;
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+mod policy;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -101,15 +102,19 @@ pub enum Rejection {
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
-    profile: Profile,
+    policy: ArcSwap<Policy>,
     metrics: Arc<Metrics>,
     settings: Settings,
     /// None when no plugin needs it.
     affinity: Option<Affinity>,
-    /// None when everything is admitted.
-    admission: Option<Admission>,
-    /// Names in lower case, sorted.
-    headers: Vec<Arc<str>>,
+}
+
+/// What a decision is made from, the same from its begin to its end.
+#[derive(Clone, Copy)]
+struct View<'a> {
+    snapshot: &'a Snapshot,
+    policy: &'a Policy,
+    began: Instant,
 }
 
 thread_local! {
@@ -121,22 +126,16 @@ impl Director {
     /// A director over a pool that someone else keeps current.
     pub fn new(
         pool: Arc<ArcSwap<Snapshot>>,
-        profile: Profile,
+        policy: Policy,
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        let (affinity, admission, headers) = (None, None, Vec::new());
-        let mut director = Self { pool, profile, metrics, settings, affinity, admission, headers };
-        director.gather_headers();
-        director
+        Self { pool, policy: ArcSwap::from_pointee(policy), metrics, settings, affinity: None }
     }
 
-    /// Refuses requests below priority 0 while the detector says that the pool is full.
-    #[must_use]
-    pub fn with_admission(mut self, detector: DetectorStep) -> Self {
-        self.admission = Some(Admission::by(detector));
-        self.gather_headers();
-        self
+    /// Decides by another policy from now on; decisions under way end by the old one.
+    pub fn adopt(&self, policy: Policy) {
+        self.policy.store(Arc::new(policy));
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
@@ -152,17 +151,8 @@ impl Director {
     }
 
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
-    pub fn headers(&self) -> &[Arc<str>] {
-        &self.headers
-    }
-
-    fn gather_headers(&mut self) {
-        let admission = self.admission.iter().flat_map(Admission::headers);
-        let mut names: Vec<Arc<str>> =
-            self.profile.headers().chain(admission).map(Arc::from).collect();
-        names.sort_unstable();
-        names.dedup();
-        self.headers = names;
+    pub fn headers(&self) -> Arc<[Arc<str>]> {
+        Arc::clone(self.policy.load().headers())
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
@@ -203,9 +193,10 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        let (snapshot, began) = (self.pool.load(), self.settings.clock.now());
-        let decision =
-            BUFFERS.with_borrow_mut(|buffers| self.place(ask, (&snapshot, began), buffers, dice));
+        let (snapshot, policy) = (self.pool.load(), self.policy.load());
+        let began = self.settings.clock.now();
+        let view = View { snapshot: &snapshot, policy: &policy, began };
+        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
         let took = self.settings.clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
@@ -214,10 +205,11 @@ impl Director {
     fn place(
         &self,
         ask: Ask<'_>,
-        (snapshot, began): (&Snapshot, Instant),
+        view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
+        let View { snapshot, policy, began } = view;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -229,15 +221,15 @@ impl Director {
         signals.prefix.clear();
         let cx = context(ask, snapshot, signals, began);
         keep_servers(cx, candidates);
-        let admission = self.admission.as_ref();
+        let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
         if verdict == Some(Verdict::Shed) {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(cx, scratch, dice)
+            self.least_loaded(&policy.profile, cx, scratch, dice)
         } else {
-            self.by_policy(ask, (snapshot, began), (scratch, signals), dice)
+            self.by_policy(ask, view, (scratch, signals), dice)
         }?;
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
@@ -249,10 +241,11 @@ impl Director {
     fn by_policy(
         &self,
         ask: Ask<'_>,
-        (snapshot, began): (&Snapshot, Instant),
+        view: View<'_>,
         (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
     ) -> Result<Decision, Rejection> {
+        let View { snapshot, policy: Policy { profile, .. }, began } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
@@ -262,7 +255,7 @@ impl Director {
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
-        let pass = self.profile.pick(cx, limits, scratch);
+        let pass = profile.pick(cx, limits, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
@@ -281,8 +274,11 @@ impl Director {
             affinity.count(endpoint, &signals.prefix);
             affinity.placed(snapshot, endpoint, ask.chain);
         }
+        if let Some(endpoint) = decision.endpoints.first() {
+            profile.placed(cx, endpoint);
+        }
         decision.faults = pass.faults;
-        if self.settings.scores && pass.by_policy && !self.profile.scorers.is_empty() {
+        if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
         }
         Ok(decision)
@@ -291,13 +287,14 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
+        profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
         dice: u64,
     ) -> Result<Decision, Rejection> {
         let PickContext { snapshot, now, .. } = cx;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
-        let pass = self.profile.guard(cx, limits, scratch);
+        let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();

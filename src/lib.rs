@@ -29,6 +29,7 @@
 //! | [`server`] | | listeners: ext_proc, health, metrics, admin |
 //! | [`scrape`], [`k8s`], [`discovery`], [`telemetry`] | | metrics pages, objects of Kubernetes, endpoint lists, logs |
 //! | [`sim`] | its engine | simulated model servers |
+//! | [`replay`] | | traces on simulated servers, in virtual time |
 //! | [`config`] | | command line and file, resolved into parts |
 //! | [`extproc`] | yes | the protocol as a state machine |
 //! | [`director`] | yes | the path of one request to its decision |
@@ -81,6 +82,7 @@ pub mod k8s;
 pub mod metrics;
 pub mod pool;
 pub mod prefix;
+pub mod replay;
 pub mod request;
 pub mod schedule;
 pub mod scrape;

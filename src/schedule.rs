@@ -8,7 +8,7 @@
 use std::fmt::Debug;
 use std::time::Instant;
 
-use crate::pool::{Slot, Snapshot};
+use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::request::Parsed;
 
 pub use self::detector::{Detector, DetectorStep};
@@ -59,6 +59,9 @@ pub trait Filter: Debug + Send + Sync {
     /// Keeps the candidates that may be chosen, in their order.
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>);
 
+    /// The request goes to this endpoint.
+    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
+
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {
         Vec::new()
@@ -69,6 +72,9 @@ pub trait Filter: Debug + Send + Sync {
 pub trait Scorer: Debug + Send + Sync {
     /// Writes a score of 0.0 ..= 1.0 for each candidate; `scores` is as long as `candidates` and holds 0.0.
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]);
+
+    /// The request goes to this endpoint.
+    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
 
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allocation_counter::measure;
 use arc_swap::ArcSwap;
-use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, Settings};
+use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Director, Policy, Settings};
 use lodesman::extproc::{self, Budget, Exchange, Next};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, FailureMode, Sample, State, Subset};
@@ -58,8 +58,9 @@ fn by(configuration: Option<&str>, endpoints: u16) -> (Director, Chain) {
     let index = Arc::new(Index::new(policy.prefix.unwrap_or_default(), 1));
     let mut hashing = index.hashing();
     hashing.feed(PromptPart::Text(&vec![b'x'; 32_000]));
-    let director = Director::new(pool, policy.profile, metrics, settings).with_prefix(index);
-    let director = director.with_admission(policy.detector);
+    let director =
+        Director::new(pool, Policy::new(policy.profile, Some(policy.detector)), metrics, settings)
+            .with_prefix(index);
     (director, hashing.end(Some("m"), None))
 }
 

@@ -23,6 +23,11 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     ("config", Kind::Shell, &["units", "pool", "request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
     ("sim", Kind::Shell, &[]),
+    (
+        "replay",
+        Kind::Shell,
+        &["metrics", "pool", "request", "prefix", "schedule", "director", "config", "sim"],
+    ),
     ("telemetry", Kind::Shell, &["config"]),
     ("discovery", Kind::Shell, &["pool", "config"]),
     ("k8s", Kind::Shell, &["metrics", "pool", "config"]),
@@ -46,7 +51,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "server",
         ],
     ),
-    ("cli", Kind::Shell, &["schedule", "config", "server", "sim", "telemetry", "app"]),
+    ("cli", Kind::Shell, &["schedule", "config", "server", "sim", "replay", "telemetry", "app"]),
 ];
 
 /// What no core module may name: I/O, clocks, global randomness.

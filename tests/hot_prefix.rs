@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
-use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Decision, Director, Settings};
+use lodesman::director::{Ask, Clock, DECISION_DEADLINE, Decision, Director, Policy, Settings};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{self, EndpointSpec, FailureMode, Sample, State, Subset};
 use lodesman::prefix::Index;
@@ -77,7 +77,8 @@ impl Fleet {
         };
         let index = Arc::new(Index::new(policy.prefix.unwrap_or_default(), 1));
         let metrics = Metrics::new("ns", "pool", false).unwrap();
-        let director = Director::new(Arc::clone(&pool), policy.profile, metrics, settings);
+        let director =
+            Director::new(Arc::clone(&pool), Policy::new(policy.profile, None), metrics, settings);
         Self {
             engines: (0..ENGINES).map(|_| Engine::new(EngineSpec::default())).collect(),
             steps: (0..ENGINES).map(|_| None).collect(),
@@ -150,7 +151,7 @@ impl Fleet {
                 self.cached += cached_tokens;
                 let (arrival, decision) = self.open.get_mut(&id).unwrap();
                 self.waits.push(NOW.get() - *arrival);
-                decision.in_flight.answered();
+                decision.in_flight.answered(NOW.get());
             }
             Event::Finished { id } => drop(self.open.remove(&id)),
             Event::Token { .. } | Event::Preempted { .. } => {}

@@ -3,6 +3,7 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;
+use crate::schedule::DetectorStep;
 use crate::schedule::fixture;
 use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
@@ -58,7 +59,18 @@ fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
 }
 
 fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    Director::new(Arc::clone(pool), profile, Metrics::new("ns", "pool", false).unwrap(), settings)
+    let policy = Policy::new(profile, None);
+    Director::new(Arc::clone(pool), policy, Metrics::new("ns", "pool", false).unwrap(), settings)
+}
+
+impl Director {
+    /// Refuses what may be shed while the detector says that the pool is full.
+    pub(crate) fn with_admission(self, detector: DetectorStep) -> Self {
+        let Self { pool, policy, metrics, settings, affinity } = self;
+        let Policy { profile, .. } = Arc::into_inner(policy.into_inner()).expect("nobody decides");
+        let policy = ArcSwap::from_pointee(Policy::new(profile, Some(detector)));
+        Self { pool, policy, metrics, settings, affinity }
+    }
 }
 
 fn random() -> Profile {

@@ -180,7 +180,7 @@ impl Account {
         if bytes > 0
             && let Some(placed) = &mut self.placed
         {
-            placed.in_flight.answered();
+            placed.in_flight.answered(now);
             placed.in_flight.generated(u64::from(seen.events));
         }
         if seen.token && self.answer.first_token.is_none() {

@@ -114,7 +114,7 @@ impl Exchange {
         }
         let headers = message.headers.unwrap_or_default();
         self.head =
-            RequestHeaders::read(headers, self.settings.header_limit, self.director.headers());
+            RequestHeaders::read(headers, self.settings.header_limit, &self.director.headers());
         self.api = api_of(&self.head, self.settings.parsers);
         self.priority = self.director.routes().priority(self.head.objective.text(), None);
         let mode = self.modes().request;

@@ -99,7 +99,11 @@ impl InFlight {
     }
 
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
-    pub fn answered(&mut self) {
+    pub fn answered(&mut self, _now: Instant) {
+        self.computed();
+    }
+
+    fn computed(&mut self) {
         let tokens = std::mem::take(&mut self.prompt_tokens);
         self.live.prompt_tokens.fetch_sub(tokens, Ordering::Relaxed);
     }
@@ -129,7 +133,7 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
-        self.answered();
+        self.computed();
         self.generated(u64::MAX);
         self.forget_adapter();
         self.live.requests.fetch_sub(1, Ordering::Relaxed);
@@ -155,8 +159,8 @@ mod tests {
         let live = Arc::new(Live::default());
         let mut request = InFlight::begin(&live, 100).decoding(10);
         assert_eq!(counts(&live), (1, 100, 10));
-        request.answered();
-        request.answered();
+        request.answered(clock::now());
+        request.answered(clock::now());
         request.generated(4);
         assert_eq!(counts(&live), (1, 0, 6));
         drop(request);

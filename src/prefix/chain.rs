@@ -29,6 +29,13 @@ impl Chain {
     }
 }
 
+/// Hashes that were made elsewhere, first block first, each of its block and all before it.
+impl From<Vec<u64>> for Chain {
+    fn from(hashes: Vec<u64>) -> Self {
+        Self(hashes)
+    }
+}
+
 impl fmt::Debug for Chain {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Chain({} blocks)", self.0.len())

@@ -8,7 +8,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use smallvec::SmallVec;
 
-use crate::pool::Slot;
+use crate::pool::{Endpoint, Slot};
 use crate::schedule::registry::Empty;
 use crate::schedule::{Filter, PickContext, Picker, Scorer, least};
 
@@ -164,6 +164,16 @@ impl Profile {
         scratch: &mut Scratch,
     ) -> Result<Pass, Refusal> {
         self.filter(cx, limits, scratch, |step| step.empty == Empty::Capability)
+    }
+
+    /// Tells the plugins where the request goes; one that panics is none the wiser.
+    pub fn placed(&self, cx: PickContext<'_>, endpoint: &Endpoint) {
+        for step in &self.filters {
+            contained(|| step.filter.placed(cx, endpoint));
+        }
+        for step in &self.scorers {
+            contained(|| step.scorer.placed(cx, endpoint));
+        }
     }
 
     fn filter(

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use lodesman::config;
-use lodesman::director::{Clock, Director, Settings as How};
+use lodesman::director::{Clock, Director, Policy, Settings as How};
 use lodesman::extproc::{Budget, Exchange, Next, Settings};
 use lodesman::metrics::Metrics;
 use lodesman::pool::{EndpointSpec, Event, FailureMode, Routes, Sample, Snapshot, State, Targets};
@@ -123,8 +123,9 @@ pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Directo
         clock: Clock::new(clock::now),
     };
     let pool = Arc::new(arc_swap::ArcSwap::from_pointee(pool));
-    let director = Director::new(pool, resolved.profile, metrics, how);
-    Arc::new(director.with_admission(resolved.detector))
+    let director =
+        Director::new(pool, Policy::new(resolved.profile, Some(resolved.detector)), metrics, how);
+    Arc::new(director)
 }
 
 /// Messages decoded from the bytes: replies are legal, bodies are sent on once, one outcome, nothing stays counted.

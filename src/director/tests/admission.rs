@@ -160,11 +160,12 @@ fn headers_are_those_that_plugins_read_and_reach_them() {
     };
     let broken = DetectorStep { name: "broken".into(), detector: Box::new(Broken) };
     let director = filtered(empty, build(Parameters::Null).unwrap()).with_admission(broken);
-    let names: Vec<_> = director.headers().iter().map(|name| &**name).collect();
+    let names = director.headers();
+    let names: Vec<_> = names.iter().map(|name| &**name).collect();
     assert_eq!(names, ["test-epp-endpoint-selection", "x-a", "x-b"]);
     let mut request = Request::of(0);
     let value = Bytes::from_static(b"10.0.0.1:8000");
-    request.headers.take(director.headers(), b"test-epp-endpoint-selection", &value);
+    request.headers.take(&director.headers(), b"test-epp-endpoint-selection", &value);
     for bodyless in [false, true] {
         let placed = request.decide(&director, bodyless).unwrap();
         assert_eq!(placed.endpoints[0].spec.name, "pod-1", "the busier one, as asked");

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use arc_swap::ArcSwap;
 
 use crate::config::Resolved;
-use crate::director::{self, Clock};
+use crate::director::{self, Clock, Policy};
 use crate::extproc::*;
 use crate::metrics::Metrics;
 use crate::pool::{EndpointSpec, Event, FailureMode, Sample, Snapshot, State};
@@ -221,7 +221,7 @@ fn director(pool: Arc<ArcSwap<Snapshot>>, profile: Profile) -> Director {
         scores: false,
         clock: Clock::new(clock::now),
     };
-    Director::new(pool, profile, Metrics::new("ns", "pool", false).unwrap(), how)
+    Director::new(pool, Policy::new(profile, None), Metrics::new("ns", "pool", false).unwrap(), how)
 }
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> HeaderMap {
