@@ -153,10 +153,13 @@ mod tests {
 
     use super::*;
 
-    const FLEET: usize = 8 * 400_000;
+    const FLEET: usize = 2 * 40_000;
 
+    /// Of a tenth of the usual requests.
     fn workload(kind: Kind, seed: u64) -> Workload {
-        kind.workload(&kind.shape(), FLEET, seed)
+        let usual = kind.shape();
+        let (requests, warm_up) = (usual.requests / 10, usual.warm_up / 10);
+        kind.workload(&Shape { requests, warm_up, ..usual }, FLEET, seed)
     }
 
     fn share(workload: &Workload, of: impl Fn(&Arrival) -> bool) -> f64 {
@@ -167,9 +170,9 @@ mod tests {
     #[test]
     fn shareable_prefixes_fill_four_fifths_of_the_caches() {
         let workload = workload(Kind::Shareable(0.7), 1);
-        assert_eq!(workload.arrivals.len(), 24_000);
-        assert!(workload.arrivals.iter().position(|arrival| arrival.counts) == Some(4_000));
-        assert!((share(&workload, |arrival| arrival.shared_tokens == 2_000) - 0.7).abs() < 0.02);
+        assert_eq!(workload.arrivals.len(), 2_400);
+        assert!(workload.arrivals.iter().position(|arrival| arrival.counts) == Some(400));
+        assert!((share(&workload, |arrival| arrival.shared_tokens == 2_000) - 0.7).abs() < 0.03);
         let shared = workload.arrivals.iter().filter(|arrival| arrival.shared_tokens > 0);
         let prefixes: BTreeSet<_> = shared.map(|arrival| arrival.blocks[124]).collect();
         assert_eq!(prefixes.len(), FLEET * 8 / 10 / 2_000);
@@ -193,7 +196,7 @@ mod tests {
             workload.arrivals.windows(2).map(|two| (two[1].at - two[0].at).as_secs_f64()).collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let above = gaps.iter().filter(|gap| **gap > mean).count() as f64 / gaps.len() as f64;
-        assert!((above - (-1.0_f64).exp()).abs() < 0.02, "as of an exponential distribution");
+        assert!((above - (-1.0_f64).exp()).abs() < 0.04, "as of an exponential distribution");
     }
 
     #[test]
@@ -203,14 +206,14 @@ mod tests {
         let all: f64 = (1..=12).map(|rank| 1.0 / f64::from(rank)).sum();
         for rank in [1, 2, 12] {
             let expected = 1.0 / f64::from(rank) / all;
-            assert!((of(rank - 1) - expected).abs() < 0.02, "rank {rank}");
+            assert!((of(rank - 1) - expected).abs() < 0.04, "rank {rank}");
         }
     }
 
     #[test]
     fn a_burst_arrives_at_one_instant() {
         let burst = workload(Kind::Burst(1_000), 1);
-        assert_eq!(burst.arrivals.len(), 1_000);
+        assert_eq!(burst.arrivals.len(), 100);
         assert!(burst.arrivals.iter().all(|arrival| arrival.at == Duration::ZERO));
     }
 
