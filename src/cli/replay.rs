@@ -6,6 +6,8 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use indicatif::{ProgressBar, ProgressStyle};
+
 use crate::cli::{CONFIGURATION, FAULT, USAGE, fail, say};
 use crate::replay::{self, Contender, Fleet, Grid, Report, Source, TraceError, Workload};
 use crate::sim::engine::EngineSpec;
@@ -24,19 +26,25 @@ struct Failure {
 }
 
 pub(super) fn run(args: &ReplayArgs) -> ExitCode {
-    let report = match replayed(args) {
-        Ok(report) => report,
-        Err(Failure { code, message }) => return fail(code, &message),
-    };
-    let text = if args.json {
-        serde_json::to_string_pretty(&report).map(|json| json + "\n")
-    } else {
-        Ok(report.to_string())
-    };
-    match text.map_err(std::io::Error::from).and_then(|text| say(text.as_bytes())) {
+    match replayed(args).and_then(|report| print(&report, args)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) => fail(FAULT, &error.to_string()),
+        Err(Failure { code, message }) => fail(code, &message),
     }
+}
+
+fn print(report: &Report, args: &ReplayArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.plot {
+        let svg = report.svg().map_err(|error| fault(error.to_string()))?;
+        let wrote = std::fs::write(path, svg);
+        wrote.map_err(|error| fault(format!("{}: {error}", path.display())))?;
+    }
+    let text = if args.json {
+        let json = serde_json::to_string_pretty(report);
+        json.map_err(|error| fault(error.to_string()))? + "\n"
+    } else {
+        report.to_string()
+    };
+    say(text.as_bytes()).map_err(|error| fault(error.to_string()))
 }
 
 fn replayed(args: &ReplayArgs) -> Result<Report, Failure> {
@@ -55,10 +63,20 @@ fn replayed(args: &ReplayArgs) -> Result<Report, Failure> {
         policies: &policies,
         seeds: args.seeds,
     };
-    let runs = grid
-        .rows(replay::run, || ())
-        .map_err(|error| Failure { code: FAULT, message: format!("{error:#}") })?;
-    Ok(Report { runs })
+    let progress = progress(grid.runs());
+    let runs = grid.rows(replay::run, || progress.inc(1));
+    progress.finish_and_clear();
+    Ok(Report { runs: runs.map_err(|error| fault(error.to_string()))? })
+}
+
+/// A bar on standard error; on a terminal only, which is what it looks for itself.
+fn progress(runs: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+    let bar = ProgressBar::new(runs as u64);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
 }
 
 fn source(args: &ReplayArgs) -> Result<Source, Failure> {
@@ -135,4 +153,8 @@ fn usage(message: impl Into<String>) -> Failure {
 
 fn bad(message: impl Into<String>) -> Failure {
     Failure { code: CONFIGURATION, message: message.into() }
+}
+
+fn fault(message: impl Into<String>) -> Failure {
+    Failure { code: FAULT, message: message.into() }
 }

@@ -156,7 +156,7 @@ impl RequestHit {
 
 /// To four places: what is beyond says nothing.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
-fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
+pub(super) fn rounded<S: Serializer>(value: &f64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_f64((value * 10_000.0).round() / 10_000.0)
 }
 

@@ -1,8 +1,9 @@
 //! What a comparison found: for scripts as JSON, for people as a table.
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 
 use crate::replay::Figures;
+use crate::replay::figures::rounded;
 
 /// All rows, as `--json` prints them.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -18,6 +19,7 @@ pub struct Row {
     pub policy: String,
     /// All prompt tokens over the time of arrivals, as a share of the fleet's nominal prefill rate; null where all
     /// arrive at once.
+    #[serde(serialize_with = "rounded_if_known")]
     pub load: Option<f64>,
     /// Pods of the fleet.
     pub pods: usize,
@@ -28,4 +30,12 @@ pub struct Row {
     pub figures: Figures,
     /// For each figure, how far the runs lie apart: the greatest less the least.
     pub spread: Figures,
+}
+
+#[expect(clippy::ref_option, reason = "serde gives a reference")]
+fn rounded_if_known<S: Serializer>(value: &Option<f64>, serializer: S) -> Result<S::Ok, S::Error> {
+    match value {
+        Some(value) => rounded(value, serializer),
+        None => serializer.serialize_none(),
+    }
 }

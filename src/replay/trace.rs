@@ -3,6 +3,7 @@
 use std::io::{self, BufRead};
 use std::time::Duration;
 
+use crate::replay::azure::Azure;
 use crate::replay::{Arrival, Workload, mooncake};
 
 /// Longer lines are no request: a prompt of ten million tokens takes about 200 KiB.
@@ -58,6 +59,7 @@ pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
 /// How lines are to be read.
 enum Format {
     Mooncake,
+    Azure(Azure),
 }
 
 impl Format {
@@ -66,12 +68,16 @@ impl Format {
         if line.starts_with('{') {
             return Ok((Self::Mooncake, Some(mooncake::arrival(line)?)));
         }
-        Err("the first line is of no known format: Mooncake's JSON lines".to_owned())
+        match Azure::headed(line) {
+            Some(azure) => Ok((Self::Azure(azure), None)),
+            None => Err("neither Mooncake's JSON lines nor the heading of Azure's CSV".to_owned()),
+        }
     }
 
     fn arrival(&mut self, line: &str) -> Result<Arrival, String> {
         match self {
             Self::Mooncake => mooncake::arrival(line),
+            Self::Azure(azure) => azure.arrival(line),
         }
     }
 }
@@ -124,7 +130,7 @@ mod tests {
         let error = read(format!("{MOONCAKE}{{}}\n").as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("line 4: missing field"), "{error}");
         let error = read("time,tokens\n".as_bytes()).unwrap_err();
-        assert!(error.to_string().starts_with("line 1: the first line is of no known format"));
+        assert!(error.to_string().starts_with("line 1: neither Mooncake"));
         assert_eq!(read("\n".as_bytes()).unwrap_err().to_string(), "no requests");
     }
 }

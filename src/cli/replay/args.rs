@@ -8,16 +8,16 @@ use clap::Args;
 use crate::replay::{Kind, Outage, Shape};
 use crate::units::GoDuration;
 
+const AFTER_HELP: &str =
+    "A figure is the mean over the seeds; ± is half the way from the least to the greatest.";
+
 /// Replays a trace, or made-up requests, on simulated servers in virtual time, through one policy or several, and says
 /// what users would have seen.
-///
-/// Every percentile is the mean over the seeds; what follows ± is half the way from the least to the greatest.
 #[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
 pub(in crate::cli) struct ReplayArgs {
     #[command(flatten)]
     pub what: What,
-    #[command(flatten)]
-    pub shape: ShapeArgs,
     /// Pods of the fleet; several numbers give rows for each [default: 16, 8 for made-up requests other than a burst].
     #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
     pub pods: Vec<usize>,
@@ -53,9 +53,14 @@ pub(in crate::cli) struct ReplayArgs {
     /// Time to load an adapter [default: 150ms, 500ms with --adapters].
     #[arg(long, value_name = "DURATION")]
     pub adapter_load: Option<GoDuration>,
+    /// Draw the figures over the load, or over the number of pods, into an SVG file.
+    #[arg(long, value_name = "FILE", value_parser = svg)]
+    pub plot: Option<PathBuf>,
     /// Print one JSON object.
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
 }
 
 /// What arrives.
@@ -115,7 +120,7 @@ pub(in crate::cli) struct Fail(pub Outage);
 
 impl What {
     /// What is to be made up; none for a trace.
-    pub fn kind(&self) -> Option<Kind> {
+    pub(super) fn kind(&self) -> Option<Kind> {
         let shareable = self.shareable.map(Kind::Shareable);
         let hot_prefix = self.hot_prefix.map(Kind::HotPrefix);
         let burst = self.burst.map(Kind::Burst);
@@ -125,7 +130,7 @@ impl What {
 
 impl ShapeArgs {
     /// `usual`, but for what is given.
-    pub fn over(&self, usual: Shape) -> Shape {
+    pub(super) fn over(&self, usual: Shape) -> Shape {
         Shape {
             requests: self.requests.unwrap_or(usual.requests),
             warm_up: self.warm_up.unwrap_or(usual.warm_up),
@@ -161,6 +166,12 @@ impl FromStr for Fail {
         };
         outage().map(Self).ok_or("expected POD:FROM:TO with FROM before TO, as 2:60s:90s")
     }
+}
+
+fn svg(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    let drawn = path.extension().is_some_and(|extension| extension == "svg");
+    drawn.then_some(path).ok_or("expected a name that ends in .svg")
 }
 
 fn share(text: &str) -> Result<f64, &'static str> {
