@@ -5,8 +5,8 @@
 //! [`Outcome`]. Nothing in a run depends on a clock or on a random number that is not from its seed: the same run gives
 //! the same outcome.
 //!
-//! A workload is [`read`] from a trace, or made up ([`Kind`]); a [`Grid`] compares contenders on it, with several loads
-//! and seeds, and gives a [`Report`].
+//! A workload is [`read`] from a trace, or made up ([`Kind`]); a [`Grid`] compares policies on it, with several loads and
+//! seeds, and gives a [`Report`].
 
 pub use self::contender::{Contender, Failure};
 pub use self::figures::{Figures, Percentiles, RequestHit};
