@@ -69,6 +69,24 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Blocks of `blockSizeTokens` that an endpoint caches where its own size does not count.",
     },
     Parameter {
+        plugins: &["by-label"],
+        name: "label",
+        default: None,
+        summary: "Key of the label.",
+    },
+    Parameter {
+        plugins: &["by-label"],
+        name: "validValues",
+        default: Some("[]"),
+        summary: "Values of endpoints that are kept.",
+    },
+    Parameter {
+        plugins: &["by-label"],
+        name: "allowsNoLabel",
+        default: Some("false"),
+        summary: "Whether endpoints without the label are kept; needed where `validValues` is empty.",
+    },
+    Parameter {
         plugins: &["concurrency-detector"],
         name: "concurrencyMode",
         default: Some("\"requests\""),
@@ -97,6 +115,18 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "inFlightLoadProducerName",
         default: Some("null"),
         summary: "Name of the producer that counts; there is one count.",
+    },
+    Parameter {
+        plugins: &["context-length-aware"],
+        name: "label",
+        default: Some("\"llm-d.ai/context-length-range\""),
+        summary: "Key of the label that names the range, `min-max` in tokens, both included.",
+    },
+    Parameter {
+        plugins: &["context-length-aware"],
+        name: "enableFiltering",
+        default: Some("false"),
+        summary: "Whether endpoints of other ranges are left out too.",
     },
     Parameter {
         plugins: &["core-metrics-extractor"],
@@ -159,6 +189,18 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "No effect yet: whether sibling replicas are told.",
     },
     Parameter {
+        plugins: &["label-selector-filter"],
+        name: "matchLabels",
+        default: Some("{}"),
+        summary: "Labels that an endpoint has, each with its value.",
+    },
+    Parameter {
+        plugins: &["label-selector-filter"],
+        name: "matchExpressions",
+        default: Some("[]"),
+        summary: "Requirements beside them, each with a `key`, an `operator` (`In`, `NotIn`, `Exists`, `DoesNotExist`) and `values`.",
+    },
+    Parameter {
         plugins: PAGES,
         name: "scheme",
         default: Some("\"http\""),
@@ -211,6 +253,54 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "maxNumOfEndpoints",
         default: Some("1"),
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "affinityThreshold",
+        default: Some("0.8"),
+        summary: "Share of the prompt that an endpoint must have in its cache, at most 1; 0 or less switches the filter off.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "explorationProbability",
+        default: Some("0.0"),
+        summary: "Probability that all are kept, 0 to 1.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "maxTTFTPenaltyMs",
+        default: Some("18000.0"),
+        summary: "Milliseconds that affinity may cost, 0 or more; 0 lets it cost what it will.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "ttftSource",
+        default: Some("\"prefillThroughput\""),
+        summary: "What tells when an endpoint would begin: `prefillThroughput`; `latencyPredictor` is not supported yet.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "peakPrefillThroughput",
+        default: Some("15928.0"),
+        summary: "Prompt tokens that an endpoint computes in a second, more than 0.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "prefixMatchInfoProducerName",
+        default: Some("null"),
+        summary: "Name of the producer to ask; the listed one when absent.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts tokens in flight; there is one count.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "latencyPredictionInfoProducerName",
+        default: Some("null"),
+        summary: "No effect yet: name of the producer that predicts latency.",
     },
     Parameter {
         plugins: &["prefix-cache-scorer"],
@@ -278,6 +368,24 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Some("0.0"),
         summary: "As a filter, keeps endpoints that are less full than 1 + `headroom`; 0 or more.",
     },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "conditions",
+        default: None,
+        summary: "At least one, each with a `metric` (`active-requests`, `running-requests`, `waiting-queue`, `kv-cache-utilization`) and its `maxValue`, 0 or more, at most 1 for the KV cache.",
+    },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "fallbackOnEmpty",
+        default: Some("false"),
+        summary: "Whether all are kept where none meets the conditions.",
+    },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts active requests; there is one count.",
+    },
 ];
 
 impl Parameter {
@@ -310,6 +418,7 @@ mod tests {
         match plugin.build {
             Build::Filter(build, _) => shown(build(raw)),
             Build::Scorer(build) => shown(build(raw)),
+            Build::Both(build, _) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
