@@ -10,7 +10,7 @@ pub use self::failure_mode::FailureMode;
 pub use self::live::{InFlight, Live};
 pub use self::names::Names;
 pub use self::routes::{Routes, Targets};
-pub use self::sample::{Adapters, Reading, Sample};
+pub use self::sample::{Adapters, Attributes, Reading, Sample};
 pub use self::served::Models;
 pub use self::snapshot::Snapshot;
 pub use self::state::{Change, Event, State};
