@@ -11,7 +11,7 @@ pub use self::labels::{is_label_key, is_label_value};
 pub use self::live::{InFlight, Live};
 pub use self::names::Names;
 pub use self::routes::{Routes, Targets};
-pub use self::sample::{Adapters, Reading, Sample};
+pub use self::sample::{Adapters, Attributes, Reading, Sample};
 pub use self::served::Models;
 pub use self::snapshot::Snapshot;
 pub use self::state::{Change, Event, State};

@@ -144,7 +144,7 @@ pub static PARAMETERS: &[Parameter] = &[
         plugins: &["core-metrics-extractor"],
         name: "engineConfigs",
         default: Some("[]"),
-        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name.",
+        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
     },
     Parameter {
         plugins: &["file-discovery"],

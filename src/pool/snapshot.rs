@@ -129,6 +129,12 @@ impl Snapshot {
         self.reading(slot, now, |sample| sample.kv_usage)
     }
 
+    /// A number of an endpoint's page by its name: an attribute of the configuration, or what every engine may tell by the
+    /// reference's name for it, such as `WaitingQueueSize`.
+    pub fn attribute(&self, slot: Slot, key: &str, now: Instant) -> Reading {
+        self.reading(slot, now, |sample| sample.attribute(key))
+    }
+
     /// Tokens in a block of an endpoint's KV cache; none while its page does not say.
     pub fn block_size(&self, slot: Slot) -> Option<u32> {
         self.scraped(slot)?.sample.block_size
