@@ -24,6 +24,9 @@ const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random
 /// Sources that are a page of each endpoint.
 const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 
+/// What keeps sessions on their endpoints.
+const SESSIONS: &[&str] = &["session-affinity-filter", "session-affinity-scorer"];
+
 /// All parameters, by type and in the order in which the type has them.
 pub static PARAMETERS: &[Parameter] = &[
     Parameter {
@@ -147,6 +150,42 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
     },
     Parameter {
+        plugins: &["data-parallel-profile-handler"],
+        name: "primaryPort",
+        default: Some("8000"),
+        summary: "Port of the side car, 0 to 65535; 0 leaves the destination as it was chosen.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-filter"],
+        name: "attribute",
+        default: None,
+        summary: "Name of the metric.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-filter"],
+        name: "producer",
+        default: Some("null"),
+        summary: "Whose metric it is: `core-metrics-extractor` when absent, empty for anybody's.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-filter"],
+        name: "onMissing",
+        default: Some("\"Pass\""),
+        summary: "Whether an endpoint of which it is not known is kept: `Pass` or `Fail`.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-filter"],
+        name: "fallbackOnEmpty",
+        default: Some("false"),
+        summary: "Whether all are kept where none passes.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-filter"],
+        name: "algorithm",
+        default: None,
+        summary: "`type: threshold` with a `threshold`: its `operator` (`LessThan`, `LessThanOrEqual`, `GreaterThan`, `GreaterThanOrEqual`, `Equal`, `NotEqual`) and its `value`.",
+    },
+    Parameter {
         plugins: &["file-discovery"],
         name: "path",
         default: None,
@@ -157,6 +196,18 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "watchFile",
         default: Some("false"),
         summary: "Whether changes of the file are followed.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "headerName",
+        default: Some("\"EPP-Profile\""),
+        summary: "Header that names the profile, in any case.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "defaultProfile",
+        default: Some("\"decode\""),
+        summary: "Profile of requests without it.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -321,6 +372,32 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Tokens of a match that is worth the whole of that share.",
     },
     Parameter {
+        plugins: SESSIONS,
+        name: "strategy",
+        default: Some("\"encoded_endpoint_header\""),
+        summary: "What tells the endpoint of a session: `encoded_endpoint_header`, a header that answers carry and the client sends back, or `session_id`, this replica's memory of the session that the client names.",
+    },
+    Parameter {
+        plugins: SESSIONS,
+        name: "profileName",
+        default: Some("null"),
+        summary: "Name of the profile that lists it: a request runs one profile.",
+    },
+    Parameter {
+        plugins: SESSIONS,
+        name: "encodedEndpointHeaderConfig",
+        default: Some("{\"header\": \"x-session-token\"}"),
+        summary: "The `header` of the one strategy; its value is base64 of `namespace/name`.",
+    },
+    Parameter {
+        plugins: SESSIONS,
+        name: "sessionIdConfig",
+        default: Some(
+            "{\"sources\": [{\"header\": \"x-session-id\"}], \"evictionTtlSeconds\": 300, \"evictionSweepSeconds\": 10}",
+        ),
+        summary: "`sources` of the other, each a `header`, of which the first that is not blank names the session; `evictionTtlSeconds` after which an unused session is forgotten; `evictionSweepSeconds` has no effect.",
+    },
+    Parameter {
         plugins: &["token-producer"],
         name: "estimate",
         default: Some("null"),
@@ -422,9 +499,8 @@ mod tests {
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
-            Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => {
-                Ok(String::new())
-            }
+            Build::Handler(build) => shown(build(raw)),
+            Build::ServedVerifier | Build::Parser => Ok(String::new()),
         }
     }
 

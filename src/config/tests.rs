@@ -13,7 +13,7 @@ fn with_header(text: &str) -> Result<Resolved, Vec<Problem>> {
 
 /// The profile in a line: filters, scorers with weights, picker.
 fn profile(resolved: &Resolved) -> String {
-    let profile = &resolved.profile;
+    let (_, profile) = resolved.profiles.iter().next().expect("one at least");
     let filters = profile.filters.iter().map(|step| step.name.to_string());
     let scorers = profile.scorers.iter().map(|step| format!("{} {}", step.name, step.weight));
     let steps: Vec<_> = filters.chain(scorers).chain([profile.picker.name.to_string()]).collect();

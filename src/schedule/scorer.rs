@@ -6,3 +6,4 @@ pub(in crate::schedule) mod lora_affinity;
 pub(in crate::schedule) mod prefix_cache;
 pub(in crate::schedule) mod queue;
 pub(in crate::schedule) mod running_requests;
+pub(in crate::schedule) mod session_affinity;
