@@ -24,6 +24,7 @@ pub static PLUGINS: &[Plugin] = &[
     filter::session_affinity::PLUGIN,
     filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
+    scorer::expected_ttft::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::lora_affinity::PLUGIN,
     scorer::prefix_cache::PLUGIN,
