@@ -183,10 +183,12 @@ mod tests {
             fixture::sampled(&[Some(Sample::default()), None, Some(full)], now),
         ];
         for plugin in PLUGINS {
-            let scorer = match plugin.build {
-                Build::Scorer(build) => build(Parameters::Null).expect("defaults are good"),
-                Build::Both(build, _) => build(Parameters::Null).expect("defaults are good").scorer,
-                _ => continue,
+            let scorer = if let Build::Scorer(build) = plugin.build {
+                build(Parameters::Null).expect("defaults are good")
+            } else if let Build::Both(build, _) = plugin.build {
+                build(Parameters::Null).expect("defaults are good").scorer
+            } else {
+                continue;
             };
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
