@@ -117,6 +117,24 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
     },
     Parameter {
+        plugins: &["endpoint-attribute-scorer"],
+        name: "attributeKey",
+        default: None,
+        summary: "Name of the number: an `attributeKey` of `customMetrics`, or `WaitingQueueSize`, `RunningRequestsSize`, `KVCacheUsagePercent`, `CacheBlockSize`, `CacheNumBlocks`, `MaxActiveModels`.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-scorer"],
+        name: "producer",
+        default: Some("null"),
+        summary: "Who tells the number; `core-metrics-extractor` when absent.",
+    },
+    Parameter {
+        plugins: &["endpoint-attribute-scorer"],
+        name: "algorithm",
+        default: None,
+        summary: "`type`, `linear_lower_is_better` or `linear_higher_is_better`, and `normalization`: `fixedRange` with `min` and `max`, or `adaptiveRange: {}`, the range of the candidates, when absent.",
+    },
+    Parameter {
         plugins: &["file-discovery"],
         name: "path",
         default: None,
@@ -127,6 +145,18 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "watchFile",
         default: Some("false"),
         summary: "Whether changes of the file are followed.",
+    },
+    Parameter {
+        plugins: &["header-label-affinity-scorer"],
+        name: "headerName",
+        default: None,
+        summary: "The request header, in any case.",
+    },
+    Parameter {
+        plugins: &["header-label-affinity-scorer"],
+        name: "labelKey",
+        default: None,
+        summary: "The label of endpoints that it is compared with.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -157,6 +187,12 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "syncCrossReplicaState",
         default: Some("null"),
         summary: "No effect yet: whether sibling replicas are told.",
+    },
+    Parameter {
+        plugins: &["load-aware-scorer"],
+        name: "threshold",
+        default: Some("128.0"),
+        summary: "Waiting requests from which on an endpoint scores 0, more than 0.",
     },
     Parameter {
         plugins: PAGES,
@@ -253,6 +289,18 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "udsTokenizerConfig",
         default: Some("null"),
         summary: "Not supported yet: a tokenizer behind a Unix socket.",
+    },
+    Parameter {
+        plugins: &["token-load-scorer"],
+        name: "queueThresholdTokens",
+        default: Some("4194304.0"),
+        summary: "Tokens from which on an endpoint scores 0, more than 0.",
+    },
+    Parameter {
+        plugins: &["token-load-scorer"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts; there is one count.",
     },
     Parameter {
         plugins: &["utilization-detector"],

@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
 use crate::request::Parsed;
+use crate::schedule::registry::Parameters;
 use crate::schedule::{Headers, PickContext, Signals};
 use crate::server::clock;
 
@@ -80,4 +81,17 @@ fn pool(addresses: impl Iterator<Item = SocketAddr>) -> State {
     let mut state = State::new(Duration::from_secs(2));
     state.apply(Event::Endpoints(addresses.enumerate().map(spec).collect()), clock::now());
     state
+}
+
+/// The parameters without which a plugin cannot be; null for most.
+pub(crate) fn required(plugin: &str) -> Parameters {
+    match plugin {
+        "endpoint-attribute-scorer" => serde_json::json!({
+            "attributeKey": "WaitingQueueSize", "algorithm": {"type": "linear_lower_is_better"},
+        }),
+        "header-label-affinity-scorer" => {
+            serde_json::json!({"headerName": "X-Tier", "labelKey": "tier"})
+        }
+        _ => Parameters::Null,
+    }
 }

@@ -13,11 +13,15 @@ use crate::schedule::{
 pub static PLUGINS: &[Plugin] = &[
     filter::header_based_testing::PLUGIN,
     scorer::active_request::PLUGIN,
+    scorer::endpoint_attribute::PLUGIN,
+    scorer::header_label_affinity::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
+    scorer::load_aware::PLUGIN,
     scorer::lora_affinity::PLUGIN,
     scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
+    scorer::token_load::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
     picker::weighted_random::PLUGIN,
@@ -166,7 +170,7 @@ mod tests {
         ];
         for plugin in PLUGINS {
             let Build::Scorer(build) = plugin.build else { continue };
-            let scorer = build(Parameters::Null).expect("defaults are good");
+            let scorer = build(fixture::required(plugin.name)).expect("good parameters");
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
                 scorer.score(fixture::Asked::of(snapshot).cx(now), snapshot.ready(), &mut rated);
