@@ -115,6 +115,8 @@ struct View<'a> {
     snapshot: &'a Snapshot,
     policy: &'a Policy,
     began: Instant,
+    /// Random.
+    dice: u64,
 }
 
 thread_local! {
@@ -195,8 +197,8 @@ impl Director {
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
         let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
+        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
         let took = self.settings.clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
@@ -207,9 +209,8 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, began } = view;
+        let View { snapshot, policy, began, .. } = view;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -219,7 +220,7 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
@@ -227,9 +228,9 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(&policy.profile, cx, scratch, dice)
+            self.least_loaded(&policy.profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals), dice)
+            self.by_policy(ask, view, (scratch, signals))
         }?;
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
@@ -243,15 +244,14 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): (&mut Scratch, &mut Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
+        let View { snapshot, policy: Policy { profile, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
@@ -275,7 +275,7 @@ impl Director {
             affinity.placed(snapshot, endpoint, ask.chain);
         }
         if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, endpoint);
+            profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
         if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
@@ -290,9 +290,8 @@ impl Director {
         profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let PickContext { snapshot, now, .. } = cx;
+        let PickContext { snapshot, now, dice, .. } = cx;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
         let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
@@ -356,14 +355,10 @@ impl Rung {
     }
 }
 
-fn context<'a>(
-    ask: Ask<'a>,
-    snapshot: &'a Snapshot,
-    signals: &'a Signals,
-    now: Instant,
-) -> PickContext<'a> {
-    let Ask { request, model, headers, .. } = ask;
-    PickContext { request, model, headers, snapshot, signals, now }
+fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
+    let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
+        (ask, view);
+    PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
 fn decision(

@@ -7,6 +7,7 @@
 pub use self::activity::Standing;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSpec, Slot};
 pub use self::failure_mode::FailureMode;
+pub use self::labels::{is_label_key, is_label_value};
 pub use self::live::{InFlight, Live};
 pub use self::names::Names;
 pub use self::routes::{Routes, Targets};
@@ -22,6 +23,7 @@ mod activity;
 mod endpoint;
 mod failure_mode;
 mod health;
+mod labels;
 mod live;
 mod names;
 mod routes;

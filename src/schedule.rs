@@ -44,6 +44,8 @@ pub struct PickContext<'a> {
     pub signals: &'a Signals,
     /// When the decision began.
     pub now: Instant,
+    /// Random, the same for all plugins of a decision; [`PickContext::chance`] draws by it.
+    pub dice: u64,
 }
 
 impl<'a> PickContext<'a> {
@@ -52,6 +54,11 @@ impl<'a> PickContext<'a> {
     pub fn header(self, name: &str) -> Option<&'a str> {
         std::str::from_utf8(self.headers.find(name)?).ok()
     }
+
+    /// True with this probability; another `salt` is another draw, the same one the same.
+    pub fn chance(self, probability: f64, salt: u64) -> bool {
+        fastrand::Rng::with_seed(self.dice ^ salt).f64() < probability
+    }
 }
 
 /// Removes candidates that must not be chosen.
@@ -59,8 +66,8 @@ pub trait Filter: Debug + Send + Sync {
     /// Keeps the candidates that may be chosen, in their order.
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>);
 
-    /// The request goes to this endpoint.
-    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
+    /// The request goes to this endpoint, which was chosen among these candidates.
+    fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}
 
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {
@@ -73,8 +80,8 @@ pub trait Scorer: Debug + Send + Sync {
     /// Writes a score of 0.0 ..= 1.0 for each candidate; `scores` is as long as `candidates` and holds 0.0.
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]);
 
-    /// The request goes to this endpoint.
-    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
+    /// The request goes to this endpoint, which was chosen among these candidates.
+    fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}
 
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {

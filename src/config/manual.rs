@@ -73,7 +73,7 @@ What the reference does not have. Flags of the same meaning stand over it.
 fn configuration() -> String {
     let mut page = format!("{NOTE}{CONFIGURATION}");
     let kinds: [(&str, Is); 8] = [
-        ("Filters", |build| matches!(build, Build::Filter(..))),
+        ("Filters", |build| matches!(build, Build::Filter(..) | Build::Both(..))),
         ("Scorers", |build| matches!(build, Build::Scorer(_))),
         ("Pickers", |build| matches!(build, Build::Picker(_))),
         ("Saturation detectors", |build| matches!(build, Build::Detector(..))),

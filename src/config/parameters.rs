@@ -5,6 +5,8 @@
 
 use serde_json::Value;
 
+mod scorers;
+
 /// One parameter of plugin types.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
@@ -24,20 +26,8 @@ const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random
 /// Sources that are a page of each endpoint.
 const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 
-/// All parameters, by type and in the order in which the type has them.
-pub static PARAMETERS: &[Parameter] = &[
-    Parameter {
-        plugins: &["active-request-scorer"],
-        name: "idleThreshold",
-        default: Some("0"),
-        summary: "Requests in flight up to which an endpoint counts as idle and scores 1.",
-    },
-    Parameter {
-        plugins: &["active-request-scorer"],
-        name: "maxBusyScore",
-        default: Some("1.0"),
-        summary: "The score that an endpoint which is not idle comes up to, 0 to 1.",
-    },
+/// Parameters by type, but for those of scorers, in the order in which the type has them.
+static PARAMETERS: &[Parameter] = &[
     Parameter {
         plugins: &["approx-prefix-cache-producer"],
         name: "autoTune",
@@ -67,6 +57,24 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "lruCapacityPerServer",
         default: Some("31250"),
         summary: "Blocks of `blockSizeTokens` that an endpoint caches where its own size does not count.",
+    },
+    Parameter {
+        plugins: &["by-label"],
+        name: "label",
+        default: None,
+        summary: "Key of the label.",
+    },
+    Parameter {
+        plugins: &["by-label"],
+        name: "validValues",
+        default: Some("[]"),
+        summary: "Values of endpoints that are kept.",
+    },
+    Parameter {
+        plugins: &["by-label"],
+        name: "allowsNoLabel",
+        default: Some("false"),
+        summary: "Whether endpoints without the label are kept; needed where `validValues` is empty.",
     },
     Parameter {
         plugins: &["concurrency-detector"],
@@ -99,6 +107,18 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Name of the producer that counts; there is one count.",
     },
     Parameter {
+        plugins: &["context-length-aware"],
+        name: "label",
+        default: Some("\"llm-d.ai/context-length-range\""),
+        summary: "Key of the label that names the range, `min-max` in tokens, both included.",
+    },
+    Parameter {
+        plugins: &["context-length-aware"],
+        name: "enableFiltering",
+        default: Some("false"),
+        summary: "Whether endpoints of other ranges are left out too.",
+    },
+    Parameter {
         plugins: &["core-metrics-extractor"],
         name: "engineLabelKey",
         default: Some("null"),
@@ -117,24 +137,6 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
     },
     Parameter {
-        plugins: &["endpoint-attribute-scorer"],
-        name: "attributeKey",
-        default: None,
-        summary: "Name of the number: an `attributeKey` of `customMetrics`, or `WaitingQueueSize`, `RunningRequestsSize`, `KVCacheUsagePercent`, `CacheBlockSize`, `CacheNumBlocks`, `MaxActiveModels`.",
-    },
-    Parameter {
-        plugins: &["endpoint-attribute-scorer"],
-        name: "producer",
-        default: Some("null"),
-        summary: "Who tells the number; `core-metrics-extractor` when absent.",
-    },
-    Parameter {
-        plugins: &["endpoint-attribute-scorer"],
-        name: "algorithm",
-        default: None,
-        summary: "`type`, `linear_lower_is_better` or `linear_higher_is_better`, and `normalization`: `fixedRange` with `min` and `max`, or `adaptiveRange: {}`, the range of the candidates, when absent.",
-    },
-    Parameter {
         plugins: &["file-discovery"],
         name: "path",
         default: None,
@@ -145,18 +147,6 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "watchFile",
         default: Some("false"),
         summary: "Whether changes of the file are followed.",
-    },
-    Parameter {
-        plugins: &["header-label-affinity-scorer"],
-        name: "headerName",
-        default: None,
-        summary: "The request header, in any case.",
-    },
-    Parameter {
-        plugins: &["header-label-affinity-scorer"],
-        name: "labelKey",
-        default: None,
-        summary: "The label of endpoints that it is compared with.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -189,10 +179,16 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "No effect yet: whether sibling replicas are told.",
     },
     Parameter {
-        plugins: &["load-aware-scorer"],
-        name: "threshold",
-        default: Some("128.0"),
-        summary: "Waiting requests from which on an endpoint scores 0, more than 0.",
+        plugins: &["label-selector-filter"],
+        name: "matchLabels",
+        default: Some("{}"),
+        summary: "Labels that an endpoint has, each with its value.",
+    },
+    Parameter {
+        plugins: &["label-selector-filter"],
+        name: "matchExpressions",
+        default: Some("[]"),
+        summary: "Requirements beside them, each with a `key`, an `operator` (`In`, `NotIn`, `Exists`, `DoesNotExist`) and `values`.",
     },
     Parameter {
         plugins: PAGES,
@@ -249,22 +245,52 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "affinityThreshold",
+        default: Some("0.8"),
+        summary: "Share of the prompt that an endpoint must have in its cache, at most 1; 0 or less switches the filter off.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "explorationProbability",
+        default: Some("0.0"),
+        summary: "Probability that all are kept, 0 to 1.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "maxTTFTPenaltyMs",
+        default: Some("18000.0"),
+        summary: "Milliseconds that affinity may cost, 0 or more; 0 lets it cost what it will.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "ttftSource",
+        default: Some("\"prefillThroughput\""),
+        summary: "What tells when an endpoint would begin: `prefillThroughput`; `latencyPredictor` is not supported yet.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "peakPrefillThroughput",
+        default: Some("15928.0"),
+        summary: "Prompt tokens that an endpoint computes in a second, more than 0.",
+    },
+    Parameter {
+        plugins: &["prefix-cache-affinity-filter"],
         name: "prefixMatchInfoProducerName",
         default: Some("null"),
         summary: "Name of the producer to ask; the listed one when absent.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthWeight",
-        default: Some("0.0"),
-        summary: "Share of the score that the length of a match decides, 0 to 1.",
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts tokens in flight; there is one count.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthScaleTokens",
-        default: Some("8192.0"),
-        summary: "Tokens of a match that is worth the whole of that share.",
+        plugins: &["prefix-cache-affinity-filter"],
+        name: "latencyPredictionInfoProducerName",
+        default: Some("null"),
+        summary: "No effect yet: name of the producer that predicts latency.",
     },
     Parameter {
         plugins: &["token-producer"],
@@ -291,18 +317,6 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Not supported yet: a tokenizer behind a Unix socket.",
     },
     Parameter {
-        plugins: &["token-load-scorer"],
-        name: "queueThresholdTokens",
-        default: Some("4194304.0"),
-        summary: "Tokens from which on an endpoint scores 0, more than 0.",
-    },
-    Parameter {
-        plugins: &["token-load-scorer"],
-        name: "inFlightLoadProducerName",
-        default: Some("null"),
-        summary: "Name of the producer that counts; there is one count.",
-    },
-    Parameter {
         plugins: &["utilization-detector"],
         name: "queueDepthThreshold",
         default: Some("5"),
@@ -326,6 +340,24 @@ pub static PARAMETERS: &[Parameter] = &[
         default: Some("0.0"),
         summary: "As a filter, keeps endpoints that are less full than 1 + `headroom`; 0 or more.",
     },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "conditions",
+        default: None,
+        summary: "At least one, each with a `metric` (`active-requests`, `running-requests`, `waiting-queue`, `kv-cache-utilization`) and its `maxValue`, 0 or more, at most 1 for the KV cache.",
+    },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "fallbackOnEmpty",
+        default: Some("false"),
+        summary: "Whether all are kept where none meets the conditions.",
+    },
+    Parameter {
+        plugins: &["utilization-filter"],
+        name: "inFlightLoadProducerName",
+        default: Some("null"),
+        summary: "Name of the producer that counts active requests; there is one count.",
+    },
 ];
 
 impl Parameter {
@@ -337,7 +369,11 @@ impl Parameter {
 
 /// The parameters of a type.
 pub fn of(plugin: &str) -> impl Iterator<Item = &'static Parameter> {
-    PARAMETERS.iter().filter(move |parameter| parameter.plugins.contains(&plugin))
+    all().filter(move |parameter| parameter.plugins.contains(&plugin))
+}
+
+fn all() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().chain(scorers::PARAMETERS)
 }
 
 #[cfg(test)]
@@ -358,6 +394,7 @@ mod tests {
         match plugin.build {
             Build::Filter(build, _) => shown(build(raw)),
             Build::Scorer(build) => shown(build(raw)),
+            Build::Both(build, _) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
@@ -411,6 +448,6 @@ mod tests {
         for (name, _) in sources::TYPES {
             assert_eq!(source(name, Value::Null), source(name, written(name)), "{name}");
         }
-        assert!(PARAMETERS.iter().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
+        assert!(all().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
     }
 }

@@ -318,11 +318,12 @@ fn a_section_without_its_gate_is_warned_of() {
 fn deprecated_types_are_named_with_what_to_write() {
     refused(
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
-        &expect![[r"
+        &expect![[r#"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
-            epp.yaml:3: error: plugins[1].type: plugin type `by-label` is not supported yet
+            epp.yaml:3: warning: plugins[1].type: plugin type `by-label` is deprecated (use label-selector-filter)
+            epp.yaml:3: error: plugins[1].parameters: missing field `label`
             epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet
-        "]],
+        "#]],
     );
 }
 

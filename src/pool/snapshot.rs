@@ -89,6 +89,11 @@ impl Snapshot {
         self.members.by_slot.get(slot.index())?.as_ref()
     }
 
+    /// The value of an endpoint's label; none when it has no such label.
+    pub fn label(&self, slot: Slot, key: &str) -> Option<&str> {
+        self.endpoint(slot)?.spec.labels.get(key).map(String::as_str)
+    }
+
     /// The endpoint of this name and no later one of the same slot.
     pub fn by_id(&self, id: EndpointId) -> Option<&Arc<Endpoint>> {
         self.endpoint(id.slot).filter(|endpoint| endpoint.id == id)

@@ -166,13 +166,14 @@ impl Profile {
         self.filter(cx, limits, scratch, |step| step.empty == Empty::Capability)
     }
 
-    /// Tells the plugins where the request goes; one that panics is none the wiser.
-    pub fn placed(&self, cx: PickContext<'_>, endpoint: &Endpoint) {
+    /// Tells the plugins where the request goes, and which candidates the filters had left; one that panics is none the
+    /// wiser.
+    pub fn placed(&self, cx: PickContext<'_>, candidates: &[Slot], endpoint: &Endpoint) {
         for step in &self.filters {
-            contained(|| step.filter.placed(cx, endpoint));
+            contained(|| step.filter.placed(cx, candidates, endpoint));
         }
         for step in &self.scorers {
-            contained(|| step.scorer.placed(cx, endpoint));
+            contained(|| step.scorer.placed(cx, candidates, endpoint));
         }
     }
 

@@ -11,13 +11,22 @@ use crate::schedule::{
 
 /// All plugins of this build.
 pub static PLUGINS: &[Plugin] = &[
+    filter::by_label::PLUGIN,
+    filter::context_length_aware::PLUGIN,
+    filter::role::PLUGIN_DECODE,
+    filter::role::PLUGIN_ENCODE,
     filter::header_based_testing::PLUGIN,
+    filter::label_selector::PLUGIN,
+    filter::role::PLUGIN_PREFILL,
+    filter::prefix_cache_affinity::PLUGIN,
+    filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
     scorer::endpoint_attribute::PLUGIN,
     scorer::header_label_affinity::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::load_aware::PLUGIN,
     scorer::lora_affinity::PLUGIN,
+    scorer::no_hit_lru::PLUGIN,
     scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
@@ -81,6 +90,8 @@ pub enum Build {
     Filter(fn(Parameters) -> Result<Box<dyn Filter>, BadParameters>, Empty),
     /// Rates candidates.
     Scorer(fn(Parameters) -> Result<Box<dyn Scorer>, BadParameters>),
+    /// Removes candidates, and rates those that are left; the second value says what it means when it leaves none.
+    Both(fn(Parameters) -> Result<Both, BadParameters>, Empty),
     /// Chooses.
     Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
     /// Says how full endpoints are; in a profile a filter, of which the second value says what it means when it leaves none.
@@ -93,6 +104,15 @@ pub enum Build {
     ServedVerifier,
     /// A request parser.
     Parser,
+}
+
+/// The roles of a plugin that is a filter and a scorer.
+#[derive(Debug)]
+pub struct Both {
+    /// None where it is not to filter.
+    pub filter: Option<Box<dyn Filter>>,
+    /// What rates.
+    pub scorer: Box<dyn Scorer>,
 }
 
 /// What it means that a filter leaves no candidate.
@@ -169,8 +189,12 @@ mod tests {
             fixture::sampled(&[Some(Sample::default()), None, Some(full)], now),
         ];
         for plugin in PLUGINS {
-            let Build::Scorer(build) = plugin.build else { continue };
-            let scorer = build(fixture::required(plugin.name)).expect("good parameters");
+            let raw = fixture::required(plugin.name);
+            let scorer = match plugin.build {
+                Build::Scorer(build) => build(raw).expect("good parameters"),
+                Build::Both(build, _) => build(raw).expect("good parameters").scorer,
+                _ => continue,
+            };
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
                 scorer.score(fixture::Asked::of(snapshot).cx(now), snapshot.ready(), &mut rated);
@@ -186,6 +210,7 @@ mod tests {
             let error = match plugin.build {
                 Build::Filter(build, _) => build(raw).err(),
                 Build::Scorer(build) => build(raw).err(),
+                Build::Both(build, _) => build(raw).err(),
                 Build::Picker(build) => build(raw).err(),
                 Build::Producer(build) => build(raw).err(),
                 Build::Detector(build, _) => build(raw).err(),

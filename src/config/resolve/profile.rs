@@ -174,29 +174,27 @@ impl<'a> Draft<'a> {
     /// Appends what `name` builds; parameters that do not build are already a problem.
     fn build(&mut self, name: &str, kind: Kind, parameters: &Parameters, weight: Option<f64>) {
         let Kind::Known(plugin) = kind else { return };
-        let (name, raw) = (Box::from(name), parameters.clone());
-        let step = |name, empty, filter| FilterStep { name, empty, filter };
+        let raw = parameters.clone();
+        let filter = |empty, filter| FilterStep { name: name.into(), empty, filter };
+        #[expect(clippy::cast_possible_truncation, reason = "a weight needs no more digits")]
+        let weight = weight.unwrap_or(1.0) as f32;
+        let scorer = |scorer| ScorerStep { name: name.into(), weight, scorer };
         match plugin.build {
             Build::Filter(build, empty) => {
-                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
+                self.filters.extend(build(raw).ok().map(|built| filter(empty, built)));
             }
             Build::Detector(build, empty) => {
-                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
+                self.filters.extend(build(raw).ok().map(|built| filter(empty, built)));
             }
-            Build::Scorer(build) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "a weight needs no more digits"
-                )]
-                let weight = weight.unwrap_or(1.0) as f32;
-                self.scorers.extend(build(raw).ok().map(|scorer| ScorerStep {
-                    name,
-                    weight,
-                    scorer,
-                }));
+            Build::Scorer(build) => self.scorers.extend(build(raw).ok().map(scorer)),
+            Build::Both(build, empty) => {
+                let Ok(both) = build(raw) else { return };
+                self.filters.extend(both.filter.map(|built| filter(empty, built)));
+                self.scorers.push(scorer(both.scorer));
             }
             Build::Picker(build) => {
-                self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
+                let step = |picker| PickerStep { name: name.into(), picker };
+                self.picker = build(raw).ok().map(step);
             }
             Build::Producer(_)
             | Build::SingleProfileHandler
@@ -276,7 +274,9 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     }
     let scorer = matches!(
         kind,
-        Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Later | Kind::Unknown
+        Kind::Known(Plugin { build: Build::Scorer(_) | Build::Both(..), .. })
+            | Kind::Later
+            | Kind::Unknown
     );
     let message = if !scorer {
         "has no effect: only scorers are weighted"
@@ -294,7 +294,10 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
 fn decides(instance: &Instance<'_>) -> bool {
     matches!(
         instance.kind,
-        Kind::Known(Plugin { build: Build::Filter(..) | Build::Scorer(_) | Build::Picker(_), .. })
+        Kind::Known(Plugin {
+            build: Build::Filter(..) | Build::Scorer(_) | Build::Both(..) | Build::Picker(_),
+            ..
+        })
     )
 }
 

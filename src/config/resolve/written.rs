@@ -72,14 +72,17 @@ fn instance(name: &str, type_name: &str, given: &Parameters) -> Instance {
     Instance { name: name.to_owned(), kind: type_name.to_owned(), parameters }
 }
 
+/// The steps of a profile; what filters and scores stands once, with its weight.
 fn steps(profile: &schedule::Profile) -> Vec<Step> {
-    let unweighted = |name: &str| Step { plugin_ref: name.to_owned(), weight: None };
-    let filters = profile.filters.iter().map(|step| unweighted(&step.name));
-    let scorers = profile
-        .scorers
-        .iter()
-        .map(|step| Step { plugin_ref: step.name.to_string(), weight: Some(step.weight) });
-    filters.chain(scorers).chain([unweighted(&profile.picker.name)]).collect()
+    let schedule::Profile { filters, scorers, picker } = profile;
+    let step = |name: &str| {
+        let scorer = scorers.iter().find(|step| *step.name == *name);
+        Step { plugin_ref: name.to_owned(), weight: scorer.map(|step| step.weight) }
+    };
+    let filter = |name: &str| filters.iter().any(|step| *step.name == *name);
+    let alone = scorers.iter().map(|step| &*step.name).filter(|name| !filter(name));
+    let names = filters.iter().map(|step| &*step.name).chain(alone).chain([&*picker.name]);
+    names.map(step).collect()
 }
 
 fn data_layer(file: &File) -> DataLayer {

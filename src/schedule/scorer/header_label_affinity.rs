@@ -52,3 +52,54 @@ impl Scorer for HeaderLabelAffinity {
         vec![&self.header_name]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::fixture;
+    use crate::server::clock;
+
+    fn scorer() -> HeaderLabelAffinity {
+        HeaderLabelAffinity { header_name: "X-Tier".to_owned(), label_key: "tier".to_owned() }
+            .checked()
+            .unwrap()
+    }
+
+    fn scores(labels: &[&[(&str, &str)]], header: Option<&'static str>) -> Vec<f32> {
+        let (snapshot, scorer) = (fixture::labeled(labels), scorer());
+        let mut asked = fixture::Asked::of(&snapshot);
+        let given = header.map(|value| ("x-tier", value));
+        asked.headers(&scorer.headers(), given.as_slice());
+        let mut rated = vec![0.0; labels.len()];
+        scorer.score(asked.cx(clock::now()), snapshot.ready(), &mut rated);
+        rated
+    }
+
+    #[test]
+    fn an_endpoint_with_the_value_of_the_header_scores_one() {
+        let pool: [&[(&str, &str)]; 4] =
+            [&[("tier", "gold")], &[("tier", "Gold")], &[], &[("tier", "gold"), ("zone", "a")]];
+        assert_eq!(scores(&pool, Some("gold")), [1.0, 0.0, 0.0, 1.0]);
+        assert_eq!(scores(&pool[..1], Some("gold")), [1.0]);
+    }
+
+    #[test]
+    fn without_the_header_nothing_tells_endpoints_apart() {
+        let pool: [&[(&str, &str)]; 2] = [&[("tier", "gold")], &[("tier", "")]];
+        assert_eq!(scores(&pool, None), [0.0, 0.0]);
+        assert_eq!(scores(&pool, Some("")), [0.0, 1.0], "an empty label is a value");
+    }
+
+    #[test]
+    fn a_name_that_is_none_and_a_missing_one_are_refused() {
+        for (header, label, want) in [
+            ("", "tier", "headerName is ``"),
+            ("x y", "tier", "headerName is `x y`"),
+            ("x", "", "labelKey"),
+        ] {
+            let raw = HeaderLabelAffinity { header_name: header.into(), label_key: label.into() };
+            let error = raw.checked().unwrap_err();
+            assert!(error.0.starts_with(want), "{error}");
+        }
+    }
+}

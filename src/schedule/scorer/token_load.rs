@@ -86,6 +86,7 @@ mod tests {
         (snapshot, in_flight)
     }
 
+    /// A request for a prompt of so many tokens.
     fn prompt(tokens: u64) -> Parsed {
         let mut parsed = Parsed::default();
         parsed.prompt_tokens = tokens;
@@ -125,9 +126,9 @@ mod tests {
 
     #[test]
     fn output_counts_where_the_producer_adds_it() {
-        let (snapshot, _in_flight) = busy(&[0, 156]);
+        let (snapshot, _in_flight) = busy(&[0, 256]);
         let signals = Signals { output_tokens: Some(50), ..Signals::default() };
-        assert_eq!(scores(&snapshot, &prompt(206), &signals), [0.75, 0.5]);
+        assert_eq!(scores(&snapshot, &prompt(106), &signals), [0.75, 0.5]);
     }
 
     #[test]
