@@ -111,8 +111,9 @@ impl Scorer for EndpointAttribute {
         fill(cx, candidates, scores, read, |_| None);
         let higher = self.direction == Direction::LinearHigherIsBetter;
         let Some(Range { min, max }) = self.range else {
-            if higher {
-                scores.iter_mut().for_each(|value| *value = -*value);
+            let sign = if higher { -1.0 } else { 1.0 };
+            for value in &mut *scores {
+                *value *= sign;
             }
             return lower_is_better(scores);
         };
