@@ -22,6 +22,7 @@ pub static PLUGINS: &[Plugin] = &[
     filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
     scorer::endpoint_attribute::PLUGIN,
+    scorer::expected_ttft::PLUGIN,
     scorer::header_label_affinity::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::load_aware::PLUGIN,

@@ -2,6 +2,7 @@
 
 pub(in crate::schedule) mod active_request;
 pub(in crate::schedule) mod endpoint_attribute;
+pub(in crate::schedule) mod expected_ttft;
 pub(in crate::schedule) mod header_label_affinity;
 pub(in crate::schedule) mod kv_cache_utilization;
 pub(in crate::schedule) mod load_aware;
