@@ -273,7 +273,7 @@ impl App {
         };
         let director = Director::new(
             pool,
-            Policy::new(resolved.profile, Some(resolved.detector)),
+            Policy::new(resolved.profiles, Some(resolved.detector)),
             metrics,
             how,
         );

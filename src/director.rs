@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
@@ -21,7 +22,8 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch, Signals, least,
+    least_of,
 };
 
 use self::admission::Verdict;
@@ -72,6 +74,8 @@ pub struct Decision {
     pub rung: Rung,
     /// What was left out on the way.
     pub faults: SmallVec<[Fault; 1]>,
+    /// What stands between the gateway and the endpoints; none mostly.
+    pub relay: Option<Relay>,
     /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
     pub scores: Vec<(Arc<Endpoint>, f32)>,
 }
@@ -96,6 +100,8 @@ pub enum Rejection {
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
     Shed,
+    /// It asks for a profile that is not there.
+    NoProfile,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -157,6 +163,14 @@ impl Director {
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(self.policy.load().headers())
+    }
+
+    /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
+    pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
+        let policy = self.policy.load();
+        let headers =
+            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+        headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
@@ -223,6 +237,7 @@ impl Director {
         }
         signals.prefix.clear();
         let cx = context(ask, view, signals);
+        let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
@@ -230,10 +245,11 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(&policy.profile, cx, scratch)
+            self.least_loaded(profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals))
+            self.by_policy(ask, view, profile, (scratch, signals))
         }?;
+        decision.relay = policy.profiles.relay();
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
             decision.faults.push(fault);
@@ -245,9 +261,10 @@ impl Director {
         &self,
         ask: Ask<'_>,
         view: View<'_>,
+        profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began, dice } = view;
+        let View { snapshot, began, dice, .. } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
@@ -374,7 +391,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+    let (faults, scores) = (SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.

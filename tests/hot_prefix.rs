@@ -78,7 +78,7 @@ impl Fleet {
         let index = Arc::new(Index::new(policy.prefix.unwrap_or_default(), 1));
         let metrics = Metrics::new("ns", "pool", false).unwrap();
         let director =
-            Director::new(Arc::clone(&pool), Policy::new(policy.profile, None), metrics, settings);
+            Director::new(Arc::clone(&pool), Policy::new(policy.profiles, None), metrics, settings);
         Self {
             engines: (0..ENGINES).map(|_| Engine::new(EngineSpec::default())).collect(),
             steps: (0..ENGINES).map(|_| None).collect(),

@@ -78,7 +78,7 @@ fn configuration() -> String {
         ("Pickers", |build| matches!(build, Build::Picker(_))),
         ("Saturation detectors", |build| matches!(build, Build::Detector(..))),
         ("Producers", |build| matches!(build, Build::Producer(_))),
-        ("Profile handlers", |build| matches!(build, Build::SingleProfileHandler)),
+        ("Profile handlers", |build| matches!(build, Build::Handler(_))),
         ("Test aids", |build| matches!(build, Build::ServedVerifier)),
         ("Parsers", |build| matches!(build, Build::Parser)),
     ];

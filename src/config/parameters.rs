@@ -5,6 +5,7 @@
 
 use serde_json::Value;
 
+mod filters;
 mod scorers;
 
 /// One parameter of plugin types.
@@ -26,7 +27,7 @@ const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random
 /// Sources that are a page of each endpoint.
 const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 
-/// Parameters by type, but for those of scorers, in the order in which the type has them.
+/// Parameters by type, but for those of filters and scorers, in the order in which the type has them.
 static PARAMETERS: &[Parameter] = &[
     Parameter {
         plugins: &["approx-prefix-cache-producer"],
@@ -59,24 +60,6 @@ static PARAMETERS: &[Parameter] = &[
         summary: "Blocks of `blockSizeTokens` that an endpoint caches where its own size does not count.",
     },
     Parameter {
-        plugins: &["by-label"],
-        name: "label",
-        default: None,
-        summary: "Key of the label.",
-    },
-    Parameter {
-        plugins: &["by-label"],
-        name: "validValues",
-        default: Some("[]"),
-        summary: "Values of endpoints that are kept.",
-    },
-    Parameter {
-        plugins: &["by-label"],
-        name: "allowsNoLabel",
-        default: Some("false"),
-        summary: "Whether endpoints without the label are kept; needed where `validValues` is empty.",
-    },
-    Parameter {
         plugins: &["concurrency-detector"],
         name: "concurrencyMode",
         default: Some("\"requests\""),
@@ -107,18 +90,6 @@ static PARAMETERS: &[Parameter] = &[
         summary: "Name of the producer that counts; there is one count.",
     },
     Parameter {
-        plugins: &["context-length-aware"],
-        name: "label",
-        default: Some("\"llm-d.ai/context-length-range\""),
-        summary: "Key of the label that names the range, `min-max` in tokens, both included.",
-    },
-    Parameter {
-        plugins: &["context-length-aware"],
-        name: "enableFiltering",
-        default: Some("false"),
-        summary: "Whether endpoints of other ranges are left out too.",
-    },
-    Parameter {
         plugins: &["core-metrics-extractor"],
         name: "engineLabelKey",
         default: Some("null"),
@@ -137,6 +108,12 @@ static PARAMETERS: &[Parameter] = &[
         summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
     },
     Parameter {
+        plugins: &["data-parallel-profile-handler"],
+        name: "primaryPort",
+        default: Some("8000"),
+        summary: "Port of the side car, 0 to 65535; 0 leaves the destination as it was chosen.",
+    },
+    Parameter {
         plugins: &["file-discovery"],
         name: "path",
         default: None,
@@ -147,6 +124,18 @@ static PARAMETERS: &[Parameter] = &[
         name: "watchFile",
         default: Some("false"),
         summary: "Whether changes of the file are followed.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "headerName",
+        default: Some("\"EPP-Profile\""),
+        summary: "Header that names the profile, in any case.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "defaultProfile",
+        default: Some("\"decode\""),
+        summary: "Profile of requests without it.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -177,18 +166,6 @@ static PARAMETERS: &[Parameter] = &[
         name: "syncCrossReplicaState",
         default: Some("null"),
         summary: "No effect yet: whether sibling replicas are told.",
-    },
-    Parameter {
-        plugins: &["label-selector-filter"],
-        name: "matchLabels",
-        default: Some("{}"),
-        summary: "Labels that an endpoint has, each with its value.",
-    },
-    Parameter {
-        plugins: &["label-selector-filter"],
-        name: "matchExpressions",
-        default: Some("[]"),
-        summary: "Requirements beside them, each with a `key`, an `operator` (`In`, `NotIn`, `Exists`, `DoesNotExist`) and `values`.",
     },
     Parameter {
         plugins: PAGES,
@@ -245,54 +222,6 @@ static PARAMETERS: &[Parameter] = &[
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
     },
     Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "affinityThreshold",
-        default: Some("0.8"),
-        summary: "Share of the prompt that an endpoint must have in its cache, at most 1; 0 or less switches the filter off.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "explorationProbability",
-        default: Some("0.0"),
-        summary: "Probability that all are kept, 0 to 1.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "maxTTFTPenaltyMs",
-        default: Some("18000.0"),
-        summary: "Milliseconds that affinity may cost, 0 or more; 0 lets it cost what it will.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "ttftSource",
-        default: Some("\"prefillThroughput\""),
-        summary: "What tells when an endpoint would begin: `prefillThroughput`; `latencyPredictor` is not supported yet.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "peakPrefillThroughput",
-        default: Some("15928.0"),
-        summary: "Prompt tokens that an endpoint computes in a second, more than 0.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "prefixMatchInfoProducerName",
-        default: Some("null"),
-        summary: "Name of the producer to ask; the listed one when absent.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "inFlightLoadProducerName",
-        default: Some("null"),
-        summary: "Name of the producer that counts tokens in flight; there is one count.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-affinity-filter"],
-        name: "latencyPredictionInfoProducerName",
-        default: Some("null"),
-        summary: "No effect yet: name of the producer that predicts latency.",
-    },
-    Parameter {
         plugins: &["token-producer"],
         name: "estimate",
         default: Some("null"),
@@ -340,24 +269,6 @@ static PARAMETERS: &[Parameter] = &[
         default: Some("0.0"),
         summary: "As a filter, keeps endpoints that are less full than 1 + `headroom`; 0 or more.",
     },
-    Parameter {
-        plugins: &["utilization-filter"],
-        name: "conditions",
-        default: None,
-        summary: "At least one, each with a `metric` (`active-requests`, `running-requests`, `waiting-queue`, `kv-cache-utilization`) and its `maxValue`, 0 or more, at most 1 for the KV cache.",
-    },
-    Parameter {
-        plugins: &["utilization-filter"],
-        name: "fallbackOnEmpty",
-        default: Some("false"),
-        summary: "Whether all are kept where none meets the conditions.",
-    },
-    Parameter {
-        plugins: &["utilization-filter"],
-        name: "inFlightLoadProducerName",
-        default: Some("null"),
-        summary: "Name of the producer that counts active requests; there is one count.",
-    },
 ];
 
 impl Parameter {
@@ -373,7 +284,7 @@ pub fn of(plugin: &str) -> impl Iterator<Item = &'static Parameter> {
 }
 
 fn all() -> impl Iterator<Item = &'static Parameter> {
-    PARAMETERS.iter().chain(scorers::PARAMETERS)
+    PARAMETERS.iter().chain(filters::PARAMETERS).chain(scorers::PARAMETERS)
 }
 
 #[cfg(test)]
@@ -398,9 +309,8 @@ mod tests {
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
-            Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => {
-                Ok(String::new())
-            }
+            Build::Handler(build) => shown(build(raw)),
+            Build::ServedVerifier | Build::Parser => Ok(String::new()),
         }
     }
 

@@ -6,7 +6,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::schedule::{
-    Detector, Filter, Needs, Picker, Producer, Scorer, detector, filter, picker, producer, scorer,
+    Detector, Filter, Handler, Needs, Picker, Producer, Scorer, detector, filter, handler, picker,
+    producer, scorer,
 };
 
 /// All plugins of this build.
@@ -15,10 +16,12 @@ pub static PLUGINS: &[Plugin] = &[
     filter::context_length_aware::PLUGIN,
     filter::role::PLUGIN_DECODE,
     filter::role::PLUGIN_ENCODE,
+    filter::endpoint_attribute::PLUGIN,
     filter::header_based_testing::PLUGIN,
     filter::label_selector::PLUGIN,
     filter::role::PLUGIN_PREFILL,
     filter::prefix_cache_affinity::PLUGIN,
+    filter::session_affinity::PLUGIN,
     filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
     scorer::endpoint_attribute::PLUGIN,
@@ -31,6 +34,7 @@ pub static PLUGINS: &[Plugin] = &[
     scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
+    scorer::session_affinity::PLUGIN,
     scorer::token_load::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
@@ -40,7 +44,9 @@ pub static PLUGINS: &[Plugin] = &[
     producer::token::PLUGIN,
     detector::concurrency::PLUGIN,
     detector::utilization::PLUGIN,
-    SINGLE_PROFILE_HANDLER,
+    handler::data_parallel::PLUGIN,
+    handler::header_profile::PLUGIN,
+    handler::single_profile::PLUGIN,
     SERVED_VERIFIER,
     parser(
         "openai-parser",
@@ -53,14 +59,6 @@ pub static PLUGINS: &[Plugin] = &[
     parser("vertexai-parser", "Reads Vertex AI prediction requests."),
     parser("passthrough-parser", "Takes every request unread."),
 ];
-
-/// The handler of a configuration with one profile.
-const SINGLE_PROFILE_HANDLER: Plugin = Plugin {
-    name: "single-profile-handler",
-    summary: "Runs the only profile.",
-    needs: Needs::NONE,
-    build: Build::SingleProfileHandler,
-};
 
 /// What lets a test of a gateway see who answered.
 const SERVED_VERIFIER: Plugin = Plugin {
@@ -99,8 +97,8 @@ pub enum Build {
     Detector(fn(Parameters) -> Result<Box<dyn Detector>, BadParameters>, Empty),
     /// Settings of where a signal comes from.
     Producer(fn(Parameters) -> Result<Producer, BadParameters>),
-    /// The handler of a single profile; takes no parameters.
-    SingleProfileHandler,
+    /// Chooses among profiles.
+    Handler(fn(Parameters) -> Result<Box<dyn Handler>, BadParameters>),
     /// Has answers tell who has served them, by being listed; takes no parameters.
     ServedVerifier,
     /// A request parser.
@@ -215,7 +213,8 @@ mod tests {
                 Build::Picker(build) => build(raw).err(),
                 Build::Producer(build) => build(raw).err(),
                 Build::Detector(build, _) => build(raw).err(),
-                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => continue,
+                Build::Handler(build) => build(raw).err(),
+                Build::ServedVerifier | Build::Parser => continue,
             };
             assert!(error.is_some_and(|error| error.0.contains("nonsense")), "{}", plugin.name);
         }

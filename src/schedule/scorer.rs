@@ -11,4 +11,5 @@ pub(in crate::schedule) mod no_hit_lru;
 pub(in crate::schedule) mod prefix_cache;
 pub(in crate::schedule) mod queue;
 pub(in crate::schedule) mod running_requests;
+pub(in crate::schedule) mod session_affinity;
 pub(in crate::schedule) mod token_load;

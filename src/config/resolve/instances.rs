@@ -156,7 +156,7 @@ impl<'a> Instance<'a> {
                 Build::Picker(_) => &[Role::Picker],
                 Build::Detector(..) => &[Role::Detector],
                 Build::Producer(_) | Build::ServedVerifier => &[],
-                Build::SingleProfileHandler => &[Role::Handler],
+                Build::Handler(_) => &[Role::Handler],
                 Build::Parser => &[Role::Parser],
             },
         };
@@ -232,8 +232,9 @@ impl<'a> Instance<'a> {
                 Build::Picker(build) => build(raw).map(drop),
                 Build::Detector(build, _) => build(raw).map(drop),
                 Build::Producer(build) => build(raw).map(drop),
+                Build::Handler(build) => build(raw).map(drop),
                 // The reference lets these ignore their parameters.
-                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => Ok(()),
+                Build::ServedVerifier | Build::Parser => Ok(()),
             },
             Kind::Discovery => parameters::<FileDiscovery>(raw).map(drop),
             Kind::Source => Source::read(self.type_name, raw).map_or(Ok(()), |read| read.map(drop)),
