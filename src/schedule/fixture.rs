@@ -9,6 +9,7 @@ use bytes::Bytes;
 
 use crate::pool::{EndpointSpec, Event, Sample, Slot, Snapshot, State};
 use crate::request::{Parsed, Reading};
+use crate::schedule::registry::Parameters;
 use crate::schedule::{Filter, Headers, PickContext, Signals};
 use crate::server::clock;
 
@@ -125,4 +126,17 @@ fn of(specs: Vec<EndpointSpec>) -> State {
     let mut state = State::new(Duration::from_secs(2));
     state.apply(Event::Endpoints(specs), clock::now());
     state
+}
+
+/// The parameters without which a plugin cannot be; null for most.
+pub(crate) fn required(plugin: &str) -> Parameters {
+    match plugin {
+        "endpoint-attribute-scorer" => serde_json::json!({
+            "attributeKey": "WaitingQueueSize", "algorithm": {"type": "linear_lower_is_better"},
+        }),
+        "header-label-affinity-scorer" => {
+            serde_json::json!({"headerName": "X-Tier", "labelKey": "tier"})
+        }
+        _ => Parameters::Null,
+    }
 }

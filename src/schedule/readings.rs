@@ -44,6 +44,14 @@ pub fn queues(cx: PickContext<'_>, candidates: &[Slot], values: &mut [f32]) {
     fill(cx, candidates, values, waiting, |slot| Some(cx.snapshot.in_flight(slot) as f32));
 }
 
+/// Tokens that this process has in flight on an endpoint: of prompts still to be computed, and of output still to be
+/// generated where that counts.
+pub(in crate::schedule) fn tokens_in_flight(cx: PickContext<'_>, slot: Slot) -> u64 {
+    let Some(endpoint) = cx.snapshot.endpoint(slot) else { return 0 };
+    let output = cx.signals.output_tokens.map_or(0, |_| endpoint.live.decode_tokens());
+    endpoint.live.prompt_tokens().saturating_add(output)
+}
+
 /// Maps values to scores so that the least is 1.0 and the greatest 0.0; all equal are 1.0.
 pub(in crate::schedule) fn lower_is_better(values: &mut [f32]) {
     let (min, max) = values

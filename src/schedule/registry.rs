@@ -24,13 +24,18 @@ pub static PLUGINS: &[Plugin] = &[
     filter::session_affinity::PLUGIN,
     filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
+    scorer::endpoint_attribute::PLUGIN,
     scorer::expected_ttft::PLUGIN,
+    scorer::header_label_affinity::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
+    scorer::load_aware::PLUGIN,
     scorer::lora_affinity::PLUGIN,
+    scorer::no_hit_lru::PLUGIN,
     scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
     scorer::session_affinity::PLUGIN,
+    scorer::token_load::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
     picker::weighted_random::PLUGIN,
@@ -183,10 +188,11 @@ mod tests {
             fixture::sampled(&[Some(Sample::default()), None, Some(full)], now),
         ];
         for plugin in PLUGINS {
+            let raw = fixture::required(plugin.name);
             let scorer = if let Build::Scorer(build) = plugin.build {
-                build(Parameters::Null).expect("defaults are good")
+                build(raw).expect("good parameters")
             } else if let Build::Both(build, _) = plugin.build {
-                build(Parameters::Null).expect("defaults are good").scorer
+                build(raw).expect("good parameters").scorer
             } else {
                 continue;
             };
