@@ -88,6 +88,8 @@ impl Directed {
         if let Some(index) = &index {
             director = director.with_prefix(Arc::clone(index));
         }
+        let mut request = Parsed::default();
+        request.stream = true;
         let asked = workload.arrivals.iter().filter_map(|arrival| arrival.adapter);
         let mut directed = Self {
             clock,
@@ -96,7 +98,7 @@ impl Directed {
             unpublished: false,
             director,
             index,
-            request: Parsed::default(),
+            request,
             headers: Headers::default(),
             endpoints: Vec::new(),
             open: Vec::new(),
@@ -226,13 +228,14 @@ impl Chooser for Directed {
     fn happened(&mut self, event: &Event, _pod: usize, now: Duration) {
         let Some(place) = self.open.get_mut(position(event.id())) else { return };
         let Some(Decision { in_flight, .. }) = place else { return };
+        self.clock.set(now);
+        let now = self.clock.now();
         match event {
             Event::FirstToken { .. } => {
-                self.clock.set(now);
-                in_flight.answered(self.clock.now());
-                in_flight.generated(1);
+                in_flight.answered(now);
+                in_flight.streamed(1, now);
             }
-            Event::Token { .. } => in_flight.generated(1),
+            Event::Token { .. } => in_flight.streamed(1, now),
             Event::Finished { .. } => *place = None,
             Event::Preempted { .. } => {}
         }
