@@ -165,6 +165,11 @@ impl Director {
         Arc::clone(self.policy.load().headers())
     }
 
+    /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
+    pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
+        self.policy.load().facts.agent(headers)
+    }
+
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
     pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
         let policy = self.policy.load();
@@ -236,6 +241,7 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
+        policy.facts.sense(ask.request, ask.headers, signals);
         let cx = context(ask, view, signals);
         let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
@@ -400,7 +406,8 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let PickContext { request, snapshot, now, .. } = cx;
     let adapter = cx.model.filter(|model| snapshot.adapts(model));
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
         tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
         at: now,

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::request::Parsed;
 
+pub use self::admitter::{Admitter, AdmitterStep};
 pub use self::detector::{Detector, DetectorStep};
 pub use self::handler::{Handler, Relay};
 pub use self::headers::Headers;
@@ -21,8 +22,10 @@ pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
 pub use self::profiles::Profiles;
 pub use self::signals::{Needs, Signals};
 
+pub mod admitter;
 pub(crate) mod capability;
 pub mod detector;
+pub mod facts;
 pub mod filter;
 pub mod handler;
 pub mod headers;

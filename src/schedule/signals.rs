@@ -37,4 +37,6 @@ pub struct Signals {
     pub prefix: Hits,
     /// Output tokens that the request is expected to generate; none where prompts alone count as load.
     pub output_tokens: Option<u64>,
+    /// What stands for the session of the request; none where nothing names it.
+    pub session: Option<u128>,
 }

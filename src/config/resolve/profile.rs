@@ -165,7 +165,8 @@ impl<'f, 'a> Shared<'f, 'a> {
             Kind::Discovery
                 | Kind::Source
                 | Kind::Known(Plugin {
-                    build: Build::Producer(_)
+                    build: Build::Admitter(_)
+                        | Build::Producer(_)
                         | Build::Handler(_)
                         | Build::ServedVerifier
                         | Build::Parser,
@@ -234,6 +235,7 @@ impl<'f, 'a> Shared<'f, 'a> {
                 self.scorers.insert(name, scorer.into());
             }
             Build::Picker(_)
+            | Build::Admitter(_)
             | Build::Producer(_)
             | Build::Handler(_)
             | Build::ServedVerifier
