@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
@@ -21,7 +22,8 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch, Signals, least,
+    least_of,
 };
 
 use self::admission::Verdict;
@@ -72,6 +74,8 @@ pub struct Decision {
     pub rung: Rung,
     /// What was left out on the way.
     pub faults: SmallVec<[Fault; 1]>,
+    /// What stands between the gateway and the endpoints; none mostly.
+    pub relay: Option<Relay>,
     /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
     pub scores: Vec<(Arc<Endpoint>, f32)>,
 }
@@ -96,6 +100,8 @@ pub enum Rejection {
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
     Shed,
+    /// It asks for a profile that is not there.
+    NoProfile,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -117,6 +123,8 @@ struct View<'a> {
     snapshot: &'a Snapshot,
     policy: &'a Policy,
     began: Instant,
+    /// Random.
+    dice: u64,
 }
 
 thread_local! {
@@ -155,6 +163,19 @@ impl Director {
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(self.policy.load().headers())
+    }
+
+    /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
+    pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
+        self.policy.load().facts.agent(headers)
+    }
+
+    /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
+    pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
+        let policy = self.policy.load();
+        let headers =
+            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+        headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
@@ -197,8 +218,8 @@ impl Director {
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
         let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
+        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
         let took = self.settings.clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
@@ -209,9 +230,8 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, began } = view;
+        let View { snapshot, policy, began, .. } = view;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -221,7 +241,9 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        let cx = context(ask, snapshot, signals, began);
+        policy.facts.sense(ask.request, ask.headers, signals);
+        let cx = context(ask, view, signals);
+        let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
@@ -229,10 +251,11 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(&policy.profile, cx, scratch, dice)
+            self.least_loaded(profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals), dice)
+            self.by_policy(ask, view, profile, (scratch, signals))
         }?;
+        decision.relay = policy.profiles.relay();
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
             decision.faults.push(fault);
@@ -244,16 +267,16 @@ impl Director {
         &self,
         ask: Ask<'_>,
         view: View<'_>,
+        profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
+        let View { snapshot, began, dice, .. } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
@@ -279,7 +302,7 @@ impl Director {
             affinity.placed(snapshot, endpoint, ask.chain);
         }
         if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, endpoint);
+            profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
         if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
@@ -294,9 +317,8 @@ impl Director {
         profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let PickContext { snapshot, now, .. } = cx;
+        let PickContext { snapshot, now, dice, .. } = cx;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
         let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
@@ -360,14 +382,10 @@ impl Rung {
     }
 }
 
-fn context<'a>(
-    ask: Ask<'a>,
-    snapshot: &'a Snapshot,
-    signals: &'a Signals,
-    now: Instant,
-) -> PickContext<'a> {
-    let Ask { request, model, headers, .. } = ask;
-    PickContext { request, model, headers, snapshot, signals, now }
+fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
+    let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
+        (ask, view);
+    PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
 fn decision(
@@ -379,7 +397,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+    let (faults, scores) = (SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.
@@ -387,7 +406,8 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let PickContext { request, snapshot, now, .. } = cx;
     let adapter = cx.model.filter(|model| snapshot.adapts(model));
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
         tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
         at: now,
