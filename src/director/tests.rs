@@ -3,10 +3,10 @@ use std::collections::BTreeMap;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;
-use crate::schedule::DetectorStep;
 use crate::schedule::fixture;
 use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
+use crate::schedule::{DetectorStep, Profile};
 use crate::server::clock;
 
 mod admission;
@@ -66,10 +66,10 @@ fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> 
 impl Director {
     /// Refuses what may be shed while the detector says that the pool is full.
     pub(crate) fn with_admission(self, detector: DetectorStep) -> Self {
-        let Self { pool, policy, metrics, settings, affinity } = self;
-        let Policy { profile, .. } = Arc::into_inner(policy.into_inner()).expect("nobody decides");
-        let policy = ArcSwap::from_pointee(Policy::new(profile, Some(detector)));
-        Self { pool, policy, metrics, settings, affinity }
+        let rules = Arc::into_inner(self.rules.into_inner()).expect("nobody decides");
+        let Policy { profile, .. } = Arc::into_inner(rules.policy).expect("nobody decides");
+        let policy = Arc::new(Policy::new(profile, Some(detector)));
+        Self { rules: ArcSwap::from_pointee(Rules { policy, ..rules }), ..self }
     }
 }
 
