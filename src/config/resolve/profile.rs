@@ -6,7 +6,7 @@ use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::flow_control::detector;
-use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::config::resolve::instances::{Instance, Instances, Kind, missing};
 use crate::config::resolve::role::Role;
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, Parameters, Plugin, find};
@@ -90,7 +90,7 @@ impl<'a> Draft<'a> {
         for (step_at, step) in profile.plugins.iter() {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
             let Step { plugin_ref: Some(name), weight } = step else {
-                problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
+                problems.push(missing(format!("{path}.pluginRef"), "name a plugin"));
                 continue;
             };
             match instances.named(name) {
@@ -99,14 +99,15 @@ impl<'a> Draft<'a> {
                     self.add(&path, instance, *weight, problems);
                 }
                 None if name.is_empty() => {
-                    problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
+                    problems.push(missing(format!("{path}.pluginRef"), "name a plugin"));
                 }
                 None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
             }
         }
         if !later && (self.scorers.len(), problems.len()) == (scorers, before) {
             let message = "has no scorer: all endpoints are equal to its picker";
-            problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
+            let problem = Problem::warning(format!("schedulingProfiles[{at}]"), message);
+            problems.push(problem.hint("name a scorer, or random-picker to say that it is meant"));
         }
     }
 
@@ -118,7 +119,8 @@ impl<'a> Draft<'a> {
             if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
                 let message = format!("`{}` is in no profile", instance.name);
-                problems.push(Problem::warning(path, message));
+                problems
+                    .push(Problem::warning(path, message).hint("name it in one, or leave it out"));
             }
         }
     }
@@ -145,7 +147,8 @@ impl<'a> Draft<'a> {
         self.used.insert(instance.name);
         weigh(path, instance.kind, weight, problems);
         if self.picker.is_some() && is_picker(instance) {
-            problems.push(Problem::error(path, "a profile has one picker, this is a second"));
+            let problem = Problem::error(path, "a profile has one picker, this is a second");
+            problems.push(problem.hint("leave one of them out"));
         }
         if matches!(
             instance.kind,
@@ -160,7 +163,7 @@ impl<'a> Draft<'a> {
                 })
         ) {
             let message = format!("`{}` has no effect in a profile", instance.name);
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("leave it out of the profile"));
         }
         self.build(instance.name, instance.kind, &instance.parameters, weight);
     }
@@ -230,7 +233,8 @@ fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>)
         .collect();
     for handler in handlers.iter().skip(1) {
         let path = format!("plugins[{}]", handler.at);
-        problems.push(Problem::error(path, "there is one profile handler, this is a second"));
+        let problem = Problem::error(path, "there is one profile handler, this is a second");
+        problems.push(problem.hint("leave one of them out"));
     }
     let profiles = file.scheduling_profiles.len();
     if profiles < 2 {
@@ -239,11 +243,13 @@ fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>)
     let single = handlers.iter().any(|handler| handler.type_name() == SINGLE);
     if single {
         let message = format!("{SINGLE} runs one profile, there are {profiles}");
-        problems.push(Problem::error("schedulingProfiles", message));
+        let problem = Problem::error("schedulingProfiles", message);
+        problems.push(problem.hint("leave the others out"));
     } else if handlers.is_empty() && !instances.iter().any(unknown) {
         // With an unknown type the handler may be that one.
-        problems
-            .push(Problem::error("schedulingProfiles", "several profiles need a profile handler"));
+        let problem =
+            Problem::error("schedulingProfiles", "several profiles need a profile handler");
+        problems.push(problem.hint("list one under plugins, or leave all profiles but one out"));
     }
 }
 
@@ -253,9 +259,10 @@ fn names(profiles: &Readable<ProfileSpec>, problems: &mut Vec<Problem>) {
     for (at, profile) in profiles.iter() {
         let path = format!("schedulingProfiles[{at}].name");
         match profile.name.as_deref() {
-            None | Some("") => problems.push(Problem::error(path, "is missing")),
+            None | Some("") => problems.push(missing(path, "give the profile a name")),
             Some(name) if !seen.insert(name) => {
-                problems.push(Problem::error(path, format!("another profile is named `{name}`")));
+                let problem = Problem::error(path, format!("another profile is named `{name}`"));
+                problems.push(problem.hint("give one of them another name"));
             }
             Some(_) => (),
         }
@@ -266,22 +273,22 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     let Some(weight) = weight else { return };
     let path = format!("{path}.weight");
     if weight.abs() > f64::from(f32::MAX) {
-        return problems.push(Problem::error(path, "is too large"));
+        return problems.push(Problem::error(path, "is too large").hint("give 1 or so"));
     }
     let scorer = matches!(
         kind,
         Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Later | Kind::Unknown
     );
-    let message = if !scorer {
-        "has no effect: only scorers are weighted"
+    let (message, hint) = if !scorer {
+        ("has no effect: only scorers are weighted", "leave the weight out")
     } else if weight == 0.0 {
-        "has no effect: a scorer of weight 0 changes nothing"
+        ("has no effect: a scorer of weight 0 changes nothing", "leave the scorer out")
     } else if weight < 0.0 {
-        "is negative: the scorer's worst endpoint becomes its best"
+        ("is negative: the scorer's worst endpoint becomes its best", "give more than 0")
     } else {
         return;
     };
-    problems.push(Problem::warning(path, message));
+    problems.push(Problem::warning(path, message).hint(hint));
 }
 
 /// Whether an instance belongs in a profile and nowhere else.
