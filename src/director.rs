@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
@@ -21,7 +22,8 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Refusal, Scratch, Signals, least, least_of,
+    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch, Signals, least,
+    least_of,
 };
 
 use self::admission::Verdict;
@@ -72,6 +74,8 @@ pub struct Decision {
     pub rung: Rung,
     /// What was left out on the way.
     pub faults: SmallVec<[Fault; 1]>,
+    /// What stands between the gateway and the endpoints; none mostly.
+    pub relay: Option<Relay>,
     /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
     pub scores: Vec<(Arc<Endpoint>, f32)>,
 }
@@ -96,6 +100,8 @@ pub enum Rejection {
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
     Shed,
+    /// It asks for a profile that is not there.
+    NoProfile,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -123,6 +129,8 @@ struct View<'a> {
     snapshot: &'a Snapshot,
     rules: &'a Rules,
     began: Instant,
+    /// Random.
+    dice: u64,
 }
 
 thread_local! {
@@ -186,6 +194,14 @@ impl Director {
         Arc::clone(self.rules.load().policy.headers())
     }
 
+    /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
+    pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
+        let rules = self.rules.load();
+        let headers =
+            rules.policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+        headers.for_each(|(name, value)| set(name, value));
+    }
+
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.rules.load().affinity {
@@ -222,8 +238,8 @@ impl Director {
         let (snapshot, rules) = (self.pool.load(), self.rules.load());
         let clock = &rules.settings.clock;
         let began = clock.now();
-        let view = View { snapshot: &snapshot, rules: &rules, began };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
+        let view = View { snapshot: &snapshot, rules: &rules, began, dice };
+        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
         let took = clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
@@ -234,9 +250,8 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, rules, began } = view;
+        let View { snapshot, rules, began, .. } = view;
         let policy = &rules.policy;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
@@ -247,7 +262,8 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
+        let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
@@ -255,10 +271,11 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(rules, cx, scratch, dice)
+            self.least_loaded(&rules.settings, profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals), dice)
+            self.by_policy(ask, view, profile, (scratch, signals))
         }?;
+        decision.relay = policy.profiles.relay();
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
             decision.faults.push(fault);
@@ -270,17 +287,16 @@ impl Director {
         &self,
         ask: Ask<'_>,
         view: View<'_>,
+        profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, rules: Rules { policy, settings, affinity }, began } = view;
-        let profile = &policy.profile;
+        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
@@ -305,7 +321,7 @@ impl Director {
             affinity.placed(snapshot, endpoint, ask.chain);
         }
         if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, endpoint);
+            profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
         if settings.scores && pass.by_policy && !profile.scorers.is_empty() {
@@ -317,14 +333,14 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
-        Rules { policy, settings, .. }: &Rules,
+        settings: &Settings,
+        profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let PickContext { snapshot, now, .. } = cx;
+        let PickContext { snapshot, now, dice, .. } = cx;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
-        let pass = policy.profile.guard(cx, limits, scratch);
+        let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();
@@ -381,14 +397,10 @@ impl Rung {
     }
 }
 
-fn context<'a>(
-    ask: Ask<'a>,
-    snapshot: &'a Snapshot,
-    signals: &'a Signals,
-    now: Instant,
-) -> PickContext<'a> {
-    let Ask { request, model, headers, .. } = ask;
-    PickContext { request, model, headers, snapshot, signals, now }
+fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
+    let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
+        (ask, view);
+    PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
 fn decision(
@@ -400,7 +412,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+    let (faults, scores) = (SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.

@@ -72,7 +72,7 @@ pub(super) fn limits(flags: &Flags, resolved: &Resolved) -> Limits {
 
 /// How endpoints are chosen.
 pub(super) fn policy(resolved: Resolved) -> Policy {
-    Policy::new(resolved.profile, Some(resolved.detector))
+    Policy::new(resolved.profiles, Some(resolved.detector))
 }
 
 /// How decisions are made besides.

@@ -5,6 +5,9 @@
 
 use serde_json::Value;
 
+mod filters;
+mod scorers;
+
 /// One parameter of plugin types.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
@@ -24,20 +27,8 @@ const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random
 /// Sources that are a page of each endpoint.
 const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 
-/// All parameters, by type and in the order in which the type has them.
-pub static PARAMETERS: &[Parameter] = &[
-    Parameter {
-        plugins: &["active-request-scorer"],
-        name: "idleThreshold",
-        default: Some("0"),
-        summary: "Requests in flight up to which an endpoint counts as idle and scores 1.",
-    },
-    Parameter {
-        plugins: &["active-request-scorer"],
-        name: "maxBusyScore",
-        default: Some("1.0"),
-        summary: "The score that an endpoint which is not idle comes up to, 0 to 1.",
-    },
+/// Parameters by type, but for those of filters and scorers, in the order in which the type has them.
+static PARAMETERS: &[Parameter] = &[
     Parameter {
         plugins: &["approx-prefix-cache-producer"],
         name: "autoTune",
@@ -114,7 +105,13 @@ pub static PARAMETERS: &[Parameter] = &[
         plugins: &["core-metrics-extractor"],
         name: "engineConfigs",
         default: Some("[]"),
-        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name.",
+        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
+    },
+    Parameter {
+        plugins: &["data-parallel-profile-handler"],
+        name: "primaryPort",
+        default: Some("8000"),
+        summary: "Port of the side car, 0 to 65535; 0 leaves the destination as it was chosen.",
     },
     Parameter {
         plugins: &["file-discovery"],
@@ -127,6 +124,18 @@ pub static PARAMETERS: &[Parameter] = &[
         name: "watchFile",
         default: Some("false"),
         summary: "Whether changes of the file are followed.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "headerName",
+        default: Some("\"EPP-Profile\""),
+        summary: "Header that names the profile, in any case.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "defaultProfile",
+        default: Some("\"decode\""),
+        summary: "Profile of requests without it.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -213,24 +222,6 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "prefixMatchInfoProducerName",
-        default: Some("null"),
-        summary: "Name of the producer to ask; the listed one when absent.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthWeight",
-        default: Some("0.0"),
-        summary: "Share of the score that the length of a match decides, 0 to 1.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthScaleTokens",
-        default: Some("8192.0"),
-        summary: "Tokens of a match that is worth the whole of that share.",
-    },
-    Parameter {
         plugins: &["token-producer"],
         name: "estimate",
         default: Some("null"),
@@ -289,7 +280,11 @@ impl Parameter {
 
 /// The parameters of a type.
 pub fn of(plugin: &str) -> impl Iterator<Item = &'static Parameter> {
-    PARAMETERS.iter().filter(move |parameter| parameter.plugins.contains(&plugin))
+    all().filter(move |parameter| parameter.plugins.contains(&plugin))
+}
+
+fn all() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().chain(filters::PARAMETERS).chain(scorers::PARAMETERS)
 }
 
 #[cfg(test)]
@@ -310,12 +305,12 @@ mod tests {
         match plugin.build {
             Build::Filter(build, _) => shown(build(raw)),
             Build::Scorer(build) => shown(build(raw)),
+            Build::Both(build, _) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
-            Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => {
-                Ok(String::new())
-            }
+            Build::Handler(build) => shown(build(raw)),
+            Build::ServedVerifier | Build::Parser => Ok(String::new()),
         }
     }
 
@@ -363,6 +358,6 @@ mod tests {
         for (name, _) in sources::TYPES {
             assert_eq!(source(name, Value::Null), source(name, written(name)), "{name}");
         }
-        assert!(PARAMETERS.iter().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
+        assert!(all().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
     }
 }

@@ -15,7 +15,7 @@ use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
 use crate::schedule::registry::{Build, Plugin};
-use crate::schedule::{DetectorStep, Profile};
+use crate::schedule::{DetectorStep, Profiles};
 
 use self::gates::Gates;
 use self::instances::{Instance, Instances, Kind};
@@ -26,6 +26,7 @@ mod data_layer;
 mod deprecated;
 mod flow_control;
 mod gates;
+mod handler;
 mod in_flight;
 mod instances;
 mod parsers;
@@ -40,7 +41,7 @@ mod written;
 #[derive(Debug)]
 pub struct Resolved {
     /// How an endpoint is chosen.
-    pub profile: Profile,
+    pub profiles: Profiles,
     /// How full the pool is, by which requests below priority 0 are refused.
     pub detector: DetectorStep,
     /// The prefix index that the profile asks for; none when it asks for none.
@@ -95,31 +96,31 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let mut problems = Vec::new();
     let gates = Gates::of(&file.feature_gates, &mut problems);
     let instances = Instances::of(&file.plugins, tables, &mut problems);
-    let profile = profile::resolve(file, &instances, tables, &mut problems);
-    let prefix = profile
+    let profiles = profile::resolve(file, &instances, tables, &mut problems);
+    let prefix = profiles
         .as_ref()
-        .and_then(|profile| prefix::resolve(profile, &instances, tables, &mut problems));
+        .and_then(|profiles| prefix::resolve(profiles, &instances, tables, &mut problems));
     let parsers = parsers::resolve(file, &instances, tables, &mut problems);
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
-    match (profile, detector) {
-        (Some(profile), Some(detector))
+    match (profiles, detector) {
+        (Some(profiles), Some(detector))
             if problems.iter().all(|problem| problem.severity == Severity::Warning) =>
         {
             Ok(Resolved {
                 parsers: parsers::set(&parsers),
                 document: Parts {
-                    profile: &profile,
+                    profiles: &profiles,
                     detector: &detector.name,
                     prefix: prefix.as_ref(),
                     parsers: &parsers,
                 }
                 .written(file, &instances),
                 report_served: instances.iter().any(verifies),
-                profile,
+                profiles,
                 detector,
                 prefix,
                 discovery: data.discovery,

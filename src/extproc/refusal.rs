@@ -79,6 +79,12 @@ impl Refusal {
                 "shed",
                 "all endpoints are busy and the request is of low priority",
             ),
+            Self::Rejected(Rejection::NoProfile) => terms(
+                400,
+                None,
+                "no_profile",
+                "the request asks for a scheduling profile that is not there",
+            ),
             Self::Rejected(Rejection::Internal(_)) => terms(
                 503,
                 Some("rejected-internal"),
