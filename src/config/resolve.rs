@@ -34,6 +34,7 @@ mod prefix;
 mod profile;
 mod reference;
 mod role;
+mod session;
 mod signals;
 mod written;
 
@@ -104,6 +105,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
+    session::check(file, &instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
     match (profiles, detector) {

@@ -388,7 +388,7 @@ impl Exchange {
         if self.head.request_id.is_none() {
             set_headers.push(reply::set("x-request-id", self.request_id()));
         }
-        let relayed = decision.relay.and(decision.endpoints.first());
+        let relayed = decision.endpoints.first().filter(|_| decision.relay.is_some());
         set_headers.extend(relayed.map(|rank| reply::set(Relay::HEADER, rank.destination.clone())));
         let forged = |name: &&&str| relayed.is_none() || **name != Relay::HEADER;
         let removed = self.head.removed.iter().filter(forged);

@@ -189,10 +189,12 @@ mod tests {
         ];
         for plugin in PLUGINS {
             let raw = fixture::required(plugin.name);
-            let scorer = match plugin.build {
-                Build::Scorer(build) => build(raw).expect("good parameters"),
-                Build::Both(build, _) => build(raw).expect("good parameters").scorer,
-                _ => continue,
+            let scorer = if let Build::Scorer(build) = plugin.build {
+                build(raw).expect("good parameters")
+            } else if let Build::Both(build, _) = plugin.build {
+                build(raw).expect("good parameters").scorer
+            } else {
+                continue;
             };
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];

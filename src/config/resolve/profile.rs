@@ -209,9 +209,9 @@ impl<'f, 'a> Shared<'f, 'a> {
             let scorer = Arc::clone(scorer);
             draft.scorers.push(ScorerStep { name: name.into(), weight, scorer });
         }
-        let picker = picker_of(plugin, parameters.clone());
-        draft.picker =
-            picker.map(|picker| PickerStep { name: name.into(), picker }).or(draft.picker.take());
+        if let Some(picker) = picker_of(plugin, parameters.clone()) {
+            draft.picker = Some(PickerStep { name: name.into(), picker });
+        }
     }
 
     /// Builds the filter and the scorer of an instance, unless another profile has had it done; none when it cannot be.

@@ -155,10 +155,9 @@ mod tests {
         if let Some(tokens) = tokens {
             asked.prompt(tokens);
         }
-        let mut scores = vec![0.0; ranges.len()];
-        let scorer = both(json!({})).unwrap().scorer;
-        scorer.score(asked.cx(clock::now()), snapshot.ready(), &mut scores);
-        scores
+        let (Both { scorer, .. }, mut rated) = (both(json!({})).unwrap(), vec![0.0; ranges.len()]);
+        scorer.score(asked.cx(clock::now()), snapshot.ready(), &mut rated);
+        rated
     }
 
     fn kept(ranges: &[&str], tokens: Option<u64>) -> Vec<usize> {

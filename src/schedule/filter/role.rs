@@ -97,7 +97,7 @@ mod tests {
             "other",
         ];
         let labels: Vec<_> = roles.iter().map(|&role| [(ROLE, role)]).collect();
-        let mut labels: Vec<&[_]> = labels.iter().map(|labels| labels.as_slice()).collect();
+        let mut labels: Vec<&[_]> = labels.iter().map(<[_; 1]>::as_slice).collect();
         labels.push(&[]);
         let pool = fixture::labeled(&labels);
         assert_eq!(fixture::kept(&DECODE, &pool), [0, 3, 4, 6, 8]);

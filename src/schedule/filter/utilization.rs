@@ -65,10 +65,13 @@ impl Utilization {
             return Err(BadParameters("conditions is empty, give one at least".to_owned()));
         }
         for Condition { metric, max_value } in &self.conditions {
-            let share = *metric == Metric::KvCacheUtilization;
-            let most = if share { 1.0 } else { f32::INFINITY };
+            let (most, range) = match metric {
+                Metric::KvCacheUtilization => (1.0, "a number from 0 to 1"),
+                Metric::ActiveRequests | Metric::RunningRequests | Metric::WaitingQueue => {
+                    (f32::INFINITY, "0 or more")
+                }
+            };
             if !(0.0..=most).contains(max_value) {
-                let range = if share { "a number from 0 to 1" } else { "0 or more" };
                 let message = format!("conditions: maxValue is {max_value}, give {range}");
                 return Err(BadParameters(message));
             }
@@ -121,7 +124,7 @@ impl Filter for Utilization {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::time::Duration;
+    use std::time::{Duration, Instant};
 
     use serde_json::{Value, json};
 
@@ -138,14 +141,15 @@ mod tests {
         filter(json!({"conditions": [{"metric": metric, "maxValue": max}]})).unwrap()
     }
 
-    fn sample(waiting: f32, kv_usage: f32) -> Option<Sample> {
-        let running = Some(waiting + 1.0);
-        Some(Sample {
-            waiting: Some(waiting),
-            running,
-            kv_usage: Some(kv_usage),
-            ..Sample::default()
-        })
+    fn sample(waiting: f32, kv_usage: f32) -> Sample {
+        let [waiting, running, kv_usage] = [waiting, waiting + 1.0, kv_usage].map(Some);
+        Sample { waiting, running, kv_usage, ..Sample::default() }
+    }
+
+    /// Endpoints of which this was read just now, or nothing ever.
+    fn pool<const N: usize>(samples: [Option<(f32, f32)>; N], read: Instant) -> Snapshot {
+        let sample = |read: Option<_>| read.map(|(waiting, kv)| sample(waiting, kv));
+        fixture::sampled(&samples.map(sample), read)
     }
 
     /// Puts so many requests on an endpoint.
@@ -156,7 +160,7 @@ mod tests {
 
     #[test]
     fn each_metric_may_be_as_much_as_its_maximum() {
-        let pool = fixture::sampled(&[sample(0.0, 0.5), sample(4.0, 0.9)], clock::now());
+        let pool = pool([Some((0.0, 0.5)), Some((4.0, 0.9))], clock::now());
         let _in_flight = load(&pool, 0, 3);
         let kept = |metric, max| fixture::kept(&at_most(metric, max), &pool);
         assert_eq!(kept("waiting-queue", 3.0), [0]);
@@ -169,7 +173,7 @@ mod tests {
 
     #[test]
     fn all_conditions_hold_together_and_none_or_all_are_left_when_nobody_meets_them() {
-        let pool = fixture::sampled(&[sample(9.0, 0.1), sample(0.0, 0.95)], clock::now());
+        let pool = pool([Some((9.0, 0.1)), Some((0.0, 0.95))], clock::now());
         let both = json!([{"metric": "waiting-queue", "maxValue": 8}, {"metric": "kv-cache-utilization", "maxValue": 0.9}]);
         let kept = |raw| fixture::kept(&filter(raw).unwrap(), &pool);
         assert!(kept(json!({"conditions": both})).is_empty());
@@ -178,11 +182,11 @@ mod tests {
 
     #[test]
     fn an_unknown_endpoint_is_like_the_median_of_the_known() {
-        let busy = [sample(9.0, 0.1), sample(9.0, 0.1), sample(0.0, 0.1), None];
-        let busy = fixture::sampled(&busy, clock::now());
+        let [busy, calm] = [9.0, 1.0].map(|second| {
+            let known = [9.0, second, 0.0].map(|waiting| Some((waiting, 0.1)));
+            pool([known[0], known[1], known[2], None], clock::now())
+        });
         assert_eq!(fixture::kept(&at_most("waiting-queue", 8.0), &busy), [2]);
-        let calm = [sample(9.0, 0.1), sample(1.0, 0.1), sample(0.0, 0.1), None];
-        let calm = fixture::sampled(&calm, clock::now());
         assert_eq!(fixture::kept(&at_most("waiting-queue", 8.0), &calm), [1, 2, 3]);
     }
 
@@ -199,7 +203,7 @@ mod tests {
     #[test]
     fn a_stale_count_is_what_we_have_in_flight_and_a_stale_share_is_unknown() {
         let read = clock::now();
-        let pool = fixture::sampled(&[sample(9.0, 0.95), sample(0.0, 0.1)], read);
+        let pool = pool([Some((9.0, 0.95)), Some((0.0, 0.1))], read);
         let _in_flight = load(&pool, 1, 9);
         let asked = fixture::Asked::of(&pool);
         let later = asked.cx(read + Duration::from_mins(1));

@@ -43,8 +43,8 @@ impl Handler for HeaderProfile {
         if names.len() == 1 {
             return Some(0);
         }
-        let named = cx.header(&self.header_name).map(str::trim).filter(|name| !name.is_empty());
-        let wanted = named.unwrap_or(&self.default_profile);
+        let header = cx.header(&self.header_name).map(str::trim).filter(|name| !name.is_empty());
+        let wanted = header.unwrap_or(&self.default_profile);
         names.iter().position(|name| **name == *wanted)
     }
 

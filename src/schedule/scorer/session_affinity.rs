@@ -54,9 +54,9 @@ mod tests {
             (fixture::snapshot(size), SessionAffinity(Session::read(Value::Null).unwrap()));
         let mut asked = fixture::Asked::of(&snapshot);
         asked.headers(&scorer.headers(), token.map(|token| ("x-session-token", token)).as_slice());
-        let mut scores = vec![0.0; usize::from(size)];
-        scorer.score(asked.cx(clock::now()), snapshot.ready(), &mut scores);
-        scores
+        let mut rated = vec![0.0; usize::from(size)];
+        scorer.score(asked.cx(clock::now()), snapshot.ready(), &mut rated);
+        rated
     }
 
     #[test]

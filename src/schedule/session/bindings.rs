@@ -16,7 +16,7 @@ const HALF: usize = 1 << 16;
 
 /// At most 131,072 sessions; beyond it the ones that were not used for longest are forgotten.
 #[derive(Debug)]
-pub(super) struct Bindings {
+pub(in crate::schedule) struct Bindings {
     unused_for: Duration,
     generations: Mutex<Generations>,
 }
@@ -81,7 +81,7 @@ mod tests {
         assert_eq!(bindings.find(7, now), None);
         bindings.bind(7, first, now);
         bindings.bind(7, second, now);
-        assert_eq!(bindings.find(7, now + MINUTE - Duration::from_nanos(1)), Some(second));
+        assert_eq!(bindings.find(7, now + Duration::from_secs(59)), Some(second));
         assert_eq!(bindings.find(7, now + MINUTE), None);
     }
 
