@@ -16,6 +16,7 @@ use crate::pool::{Endpoint, FailureMode, InFlight, Routes, Slot, Snapshot, Subse
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
+use crate::schedule::profile::contained;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
@@ -24,13 +25,17 @@ use crate::schedule::{
 
 use self::admission::Verdict;
 use self::affinity::Affinity;
+use self::calibration::Calibration;
 
 pub use self::policy::Policy;
+pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+mod calibration;
 mod policy;
+mod report;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -66,6 +71,8 @@ pub struct Decision {
     pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     /// The charge on the first of them.
     pub in_flight: InFlight,
+    /// What was foretold of the request, to be handed back with [`Director::reported`].
+    pub prediction: Prediction,
     /// How the choice was made.
     pub rung: Rung,
     /// What was left out on the way.
@@ -107,6 +114,7 @@ pub struct Director {
     settings: Settings,
     /// None when no plugin needs it.
     affinity: Option<Affinity>,
+    calibration: Calibration,
 }
 
 /// What a decision is made from, the same from its begin to its end.
@@ -130,7 +138,8 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, policy: ArcSwap::from_pointee(policy), metrics, settings, affinity: None }
+        let (policy, calibration) = (ArcSwap::from_pointee(policy), Calibration::default());
+        Self { pool, policy, metrics, settings, affinity: None, calibration }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
@@ -159,6 +168,29 @@ impl Director {
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
+        }
+    }
+
+    /// A request was answered well, and its engine said what it took: what was believed is corrected.
+    ///
+    /// Reads no clock. A fault of ours costs what could be learnt.
+    pub fn reported(&self, report: Report<'_>) {
+        if !contained(|| self.learn(&report)) {
+            self.metrics.degraded("report", "panic");
+        }
+    }
+
+    fn learn(&self, report: &Report<'_>) {
+        let prompt = report.prediction.prompt;
+        if let Some(model) = report.model.filter(|_| prompt.text) {
+            let tokens = report.usage.prompt;
+            if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
+                self.metrics.bytes_per_token.with_label_values(&[model]).set(ratio.ratio());
+            }
+        }
+        if let Some(affinity) = &self.affinity {
+            affinity.calibrated(self.calibration.of_all());
+            affinity.learn(&self.pool.load(), report);
         }
     }
 
@@ -219,6 +251,7 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
+        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         let cx = context(ask, snapshot, signals, began);
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
@@ -248,32 +281,37 @@ impl Director {
         let View { snapshot, policy: Policy { profile, .. }, began } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-        }
+        let seen = self.affinity.as_ref().filter(|_| informed);
+        let blind = seen.and_then(|affinity| {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
+        });
+        scale(ask, signals);
         let cx = context(ask, snapshot, signals, began);
         let late =
             || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
-        let pass = pass.map_err(|refusal| self.refused(refusal))?;
+        let mut pass = pass.map_err(|refusal| self.refused(refusal))?;
+        pass.faults.extend(blind);
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
         }
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();
         let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
+        let mut prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
+        let tokens = prediction.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
         decision.in_flight = charged(decision.in_flight, cx);
         if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
-            affinity.count(endpoint, &signals.prefix);
-            affinity.placed(snapshot, endpoint, ask.chain);
+            let known = (ask.chain, &signals.prefix);
+            pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
         }
+        decision.prediction = prediction;
+        self.count(rung, &pass.faults);
         if let Some(endpoint) = decision.endpoints.first() {
             profile.placed(cx, endpoint);
         }
@@ -366,6 +404,15 @@ fn context<'a>(
     PickContext { request, model, headers, snapshot, signals, now }
 }
 
+/// Counts the tokens of the prompt's blocks as those of the prompt are counted.
+fn scale(ask: Ask<'_>, signals: &mut Signals) {
+    let (counted, tokens) =
+        (ask.request.prompt_tokens, ask.request.tokens(signals.bytes_per_token));
+    if counted > 0 {
+        signals.prefix.scale(tokens as f64 / counted as f64);
+    }
+}
+
 fn decision(
     snapshot: &Snapshot,
     scratch: &Scratch,
@@ -375,7 +422,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+    let (prediction, faults) = (Prediction::default(), SmallVec::new());
+    Some(Decision { endpoints, in_flight, prediction, rung, faults, scores: Vec::new() })
 }
 
 /// The charge with all that the request is going to take besides its prompt.

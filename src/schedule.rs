@@ -52,6 +52,11 @@ impl<'a> PickContext<'a> {
     pub fn header(self, name: &str) -> Option<&'a str> {
         std::str::from_utf8(self.headers.find(name)?).ok()
     }
+
+    /// Estimated length of the prompt in tokens, by what the model's engines reported of earlier ones.
+    pub fn prompt_tokens(self) -> u64 {
+        self.request.tokens(self.signals.bytes_per_token)
+    }
 }
 
 /// Removes candidates that must not be chosen.

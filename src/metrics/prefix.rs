@@ -1,6 +1,6 @@
 //! The families of the prefix index.
 
-use prometheus::{Histogram, HistogramVec};
+use prometheus::{Histogram, HistogramVec, IntCounter};
 
 use super::{Families, buckets};
 
@@ -17,6 +17,8 @@ const TOKEN_BYTES: f64 = 4.0;
 pub(super) struct PrefixFamilies {
     ratio: HistogramVec,
     bytes: HistogramVec,
+    predicted: IntCounter,
+    actual: IntCounter,
 }
 
 impl PrefixFamilies {
@@ -34,6 +36,14 @@ impl PrefixFamilies {
                 buckets::HIT_BYTES,
                 &LABELS,
             )?,
+            predicted: new.counter(
+                "lodesman_prefix_predicted_tokens_total",
+                "Prompt tokens that endpoints were believed to have in their caches, of answers that tell.",
+            )?,
+            actual: new.counter(
+                "lodesman_prefix_actual_tokens_total",
+                "Prompt tokens that they then said they had.",
+            )?,
         })
     }
 
@@ -41,6 +51,8 @@ impl PrefixFamilies {
         PrefixMatches {
             ratio: self.ratio.with_label_values(&[name, TYPE]),
             bytes: self.bytes.with_label_values(&[name, TYPE]),
+            predicted: self.predicted.clone(),
+            actual: self.actual.clone(),
         }
     }
 }
@@ -50,6 +62,8 @@ impl PrefixFamilies {
 pub struct PrefixMatches {
     ratio: Histogram,
     bytes: Histogram,
+    predicted: IntCounter,
+    actual: IntCounter,
 }
 
 impl PrefixMatches {
@@ -59,5 +73,11 @@ impl PrefixMatches {
             self.ratio.observe(matched as f64 / total as f64);
             self.bytes.observe(matched as f64 * TOKEN_BYTES);
         }
+    }
+
+    /// An endpoint was believed to have so many tokens of a prompt, and said how many it had.
+    pub fn reported(&self, predicted: u64, actual: u64) {
+        self.predicted.inc_by(predicted);
+        self.actual.inc_by(actual);
     }
 }

@@ -66,6 +66,11 @@ pub(super) struct Fields {
     /// Bytes of the present prompt that are not yet counted in tokens.
     text_bytes: u64,
     tokens: u64,
+    /// Bytes of text of all prompts.
+    pub(super) all_text: u64,
+    pub(super) media: bool,
+    /// What stands under the present key comes before the prompt.
+    lead: bool,
 }
 
 impl Fields {
@@ -101,6 +106,7 @@ impl Fields {
         let api = self.api.unwrap_or(Api::Completions);
         self.slot = usize::from(required(api).is_none_or(|field| field.as_bytes() != key));
         self.role = top(api, key);
+        self.lead = matches!(self.role, Role::Prose | Role::Raw);
     }
 
     /// Sees a value begin at `at`.
@@ -215,7 +221,12 @@ impl<F: FnMut(PromptPart<'_>)> Walk<'_, F> {
 
     fn text(&mut self, text: &[u8]) {
         self.fields.text_bytes += text.len() as u64;
-        (self.prompt)(PromptPart::Text(text));
+        self.fields.all_text += text.len() as u64;
+        (self.prompt)(if self.fields.lead {
+            PromptPart::Lead(text)
+        } else {
+            PromptPart::Text(text)
+        });
     }
 
     fn begin(&mut self, value: Value, at: usize) {
@@ -241,6 +252,7 @@ impl<F: FnMut(PromptPart<'_>)> Walk<'_, F> {
 
     fn media(&mut self, medium: Medium) {
         let fields = &mut *self.fields;
+        fields.media = true;
         let tokens = fields.reference.tokens(medium);
         fields.reference.stand_in(tokens, |bytes| (self.prompt)(PromptPart::Media(bytes)));
         if medium != Medium::Hash {

@@ -5,6 +5,7 @@
 use std::ops::BitOr;
 
 use crate::prefix::Hits;
+use crate::request::BytesPerToken;
 
 /// Which signals a plugin reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -35,4 +36,6 @@ impl BitOr for Needs {
 pub struct Signals {
     /// How much of the prompt each endpoint has in its cache.
     pub prefix: Hits,
+    /// What text of the model is counted by; always there.
+    pub bytes_per_token: BytesPerToken,
 }
