@@ -185,7 +185,7 @@ impl Director {
         if let Some(model) = report.model.filter(|_| prompt.text) {
             let tokens = report.usage.prompt;
             if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
-                self.metrics.bytes_per_token.with_label_values(&[model]).set(ratio.ratio());
+                self.metrics.calibrated(model, ratio.ratio());
             }
         }
         if let Some(affinity) = &self.affinity {

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use prometheus::core::{Collector, Desc};
 use prometheus::{
-    Gauge, GaugeVec, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
+    Gauge, Histogram, HistogramOpts, HistogramVec, IntCounter, IntCounterVec, IntGauge,
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
@@ -48,8 +48,6 @@ pub struct Metrics {
     degraded: IntCounterVec,
     /// Rung of the newest decision.
     pub rung: IntGauge,
-    /// Bytes of text to a token, by model.
-    pub bytes_per_token: GaugeVec,
     /// Answers that came from another endpoint than the chosen one.
     pub fallback_served: IntCounter,
     /// Open and ended ext_proc streams.
@@ -115,13 +113,6 @@ impl Metrics {
                 "lodesman_decision_rung",
                 "Rung of the newest decision: 0 exact prefix, 1 approximate prefix or another policy, 2 load only, 3 random.",
             )?,
-            bytes_per_token: new.registered(GaugeVec::new(
-                new.ours(
-                    "lodesman_bytes_per_token",
-                    "Bytes of text to a token, as engines reported lately; of 256 models at most.",
-                ),
-                &["model"],
-            )?)?,
             fallback_served: new.counter(
                 "lodesman_fallback_served_total",
                 "Answers that came from another endpoint than the chosen one.",
@@ -149,6 +140,11 @@ impl Metrics {
     /// The cells of the prefix index of a configured instance.
     pub fn prefix(&self, name: &str) -> PrefixMatches {
         self.prefix.of(name)
+    }
+
+    /// Text of a model has so many bytes to a token.
+    pub fn calibrated(&self, model: &str, bytes_per_token: f64) {
+        self.prefix.bytes_per_token.with_label_values(&[model]).set(bytes_per_token);
     }
 
     /// Counts a decision that rests on less than the policy.

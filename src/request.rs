@@ -56,8 +56,8 @@ pub struct Parsed {
     pub prompt_tokens: u64,
     /// Bytes of text that [`prompt_tokens`](Self::prompt_tokens) counts 4 to the token; 0 where its count is exact.
     pub text_bytes: u64,
-    /// Whether the prompt has images, audio or video: what they cost is a guess.
-    pub media: bool,
+    /// Images, audio clips and videos of the prompt, whose tokens are a guess.
+    pub media: u32,
     /// `cache_salt` (SGLang: `extra_key`), of a long one the first 4 KiB: requests with different salts share no cached
     /// prefix.
     pub cache_salt: Option<Box<str>>,

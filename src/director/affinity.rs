@@ -19,15 +19,16 @@ use crate::prefix::{Chain, Hashing, Hits, Index};
 use crate::request::BytesPerToken;
 use crate::schedule::Fault;
 use crate::schedule::profile::contained;
+use crate::units::whole;
 
 /// Tokens of an engine's block while its page does not say: that of vLLM.
 const ENGINE_BLOCK_TOKENS: u32 = 16;
 
-/// The share of a text by which the place of a token in it may be missed.
-const TEXT_SLACK: f64 = 1.0 / 8.0;
+/// The place of a token in a text may be missed by one of so many parts of what comes before it.
+const TEXT_SLACK: u64 = 8;
 
 /// Expected tokens that make an answer count fully: what is lost on fewer is little.
-const FULL_WEIGHT_TOKENS: f64 = 1024.0;
+const FULL_WEIGHT_TOKENS: f32 = 1024.0;
 
 /// The index and what is counted of it.
 #[derive(Debug)]
@@ -99,24 +100,25 @@ impl Affinity {
         else {
             return;
         };
-        if prompt.media || prompt.tokens == 0 || usage.prompt == 0 {
+        if prompt.media > 0 || prompt.tokens == 0 || usage.prompt == 0 {
             return;
         }
         let slot = endpoint.id.slot;
         let block_tokens = f64::from(self.index.settings().block_tokens.get())
             * (usage.prompt as f64 / prompt.tokens as f64);
-        let (cached, expected) = (cached as f64, f64::from(settled) * block_tokens);
-        self.matches.reported((f64::from(believed) * block_tokens) as u64, cached as u64);
-        let engine_block = snapshot.block_size(slot).unwrap_or(ENGINE_BLOCK_TOKENS);
-        let unsure = if prompt.text_bytes > 0 { expected * TEXT_SLACK } else { 0.0 };
-        let short = expected - cached;
-        let missed = short > block_tokens + f64::from(engine_block) + unsure;
-        if settled > 0 {
-            let right = if missed { cached / expected } else { 1.0 };
-            let weight = expected / FULL_WEIGHT_TOKENS;
-            self.index.judge(endpoint.id, right as f32, weight as f32);
+        let tokens = |blocks: u32| whole(f64::from(blocks) * block_tokens);
+        self.matches.reported(tokens(believed), cached);
+        let (expected, one_block) = (tokens(settled), tokens(1).max(1));
+        let engine_block = u64::from(snapshot.block_size(slot).unwrap_or(ENGINE_BLOCK_TOKENS));
+        let unsure = if prompt.text_bytes > 0 { expected / TEXT_SLACK } else { 0 };
+        let short = expected.saturating_sub(cached);
+        let missed = short > one_block + engine_block + unsure;
+        if expected > 0 {
+            let right = if missed { cached as f32 / expected as f32 } else { 1.0 };
+            self.index.judge(endpoint.id, right, expected as f32 / FULL_WEIGHT_TOKENS);
         }
-        let missing = if missed { (short / block_tokens) as usize } else { 0 };
+        let missing = if missed { short / one_block } else { 0 };
+        let missing = usize::try_from(missing).unwrap_or(usize::MAX);
         let capacity = snapshot.kv_capacity_tokens(slot);
         self.index.computed(endpoint.id, chain, missing, capacity);
     }

@@ -67,15 +67,14 @@ impl Calibration {
         if !models.contains_key(model) && (models.len() >= MODELS || model.len() > LONGEST_NAME) {
             return None;
         }
-        match models.get_mut(model) {
-            Some(mean) => mean.learn(seen),
-            None => {
-                let mut mean = Mean { ratio: all.ratio, seen: 0 };
-                mean.learn(seen);
-                models.insert(model.into(), mean);
-            }
+        if let Some(mean) = models.get_mut(model) {
+            mean.learn(seen);
+            return Some(mean.ratio);
         }
-        models.get(model).map(|mean| mean.ratio)
+        let mut mean = Mean { ratio: all.ratio, seen: 0 };
+        mean.learn(seen);
+        models.insert(model.into(), mean);
+        Some(mean.ratio)
     }
 }
 
@@ -92,13 +91,14 @@ impl Mean {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::units::whole;
 
     /// The ratio of `model` after so many answers whose texts have this ratio.
     fn after(calibration: &Calibration, model: &str, ratio: f64, answers: u32) -> f64 {
-        let tokens = |n: u64| ((1000 + n) as f64 / ratio).round() as u64;
-        (0..u64::from(answers)).for_each(|n| {
+        let tokens = |n: u64| whole((1000 + n) as f64 / ratio);
+        for n in 0..u64::from(answers) {
             calibration.learn(model, 1000 + n, tokens(n));
-        });
+        }
         calibration.of(model).ratio()
     }
 

@@ -29,7 +29,7 @@ pub(super) struct Prompt {
     /// Whether it is one text and nothing else.
     pub(super) text: bool,
     /// As [`Parsed::media`].
-    pub(super) media: bool,
+    pub(super) media: u32,
 }
 
 /// What is known of a request whose answer has ended well.

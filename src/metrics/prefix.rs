@@ -1,6 +1,6 @@
-//! The families of the prefix index.
+//! The families of the prefix index, and of what prompts are counted by.
 
-use prometheus::{Histogram, HistogramVec, IntCounter};
+use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter};
 
 use super::{Families, buckets};
 
@@ -19,6 +19,8 @@ pub(super) struct PrefixFamilies {
     bytes: HistogramVec,
     predicted: IntCounter,
     actual: IntCounter,
+    /// Bounded by whoever learns: 256 models.
+    pub(super) bytes_per_token: GaugeVec,
 }
 
 impl PrefixFamilies {
@@ -44,6 +46,13 @@ impl PrefixFamilies {
                 "lodesman_prefix_actual_tokens_total",
                 "Prompt tokens that they then said they had.",
             )?,
+            bytes_per_token: new.registered(GaugeVec::new(
+                new.ours(
+                    "lodesman_bytes_per_token",
+                    "Bytes of text to a token, as engines reported lately; of 256 models at most.",
+                ),
+                &["model"],
+            )?)?,
         })
     }
 

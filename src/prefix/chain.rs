@@ -97,7 +97,9 @@ impl Hashing {
         let behind = if lead.is_empty() { key } else { key ^ lead.digest() };
         let limit = lead.limit;
         let mut links = lead.links;
-        links.iter_mut().for_each(|link| *link ^= key);
+        for link in &mut links {
+            *link ^= key;
+        }
         links.extend(text.links.into_iter().map(|link| link ^ behind).take(limit - links.len()));
         Chain(links)
     }
@@ -223,7 +225,9 @@ mod tests {
         let (long, short, text) = ([b't'; 600], [b't'; 100], [b'x'; 600]);
         let chain = |parts: &[PromptPart<'_>]| {
             let mut hashing = hashing();
-            parts.iter().for_each(|&part| hashing.feed(part));
+            for &part in parts {
+                hashing.feed(part);
+            }
             hashing.end(None, None).0
         };
         let (lead, text) = (PromptPart::Lead(&long), PromptPart::Text(&text));

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::pool::Slot;
 use crate::prefix::holders::{Holders, bit};
+use crate::units::whole;
 
 /// How many blocks of a prompt, from the first on, each candidate has. Kept warm from decision to decision.
 #[derive(Debug, Default)]
@@ -41,7 +42,7 @@ impl Hits {
     /// Tokens of the prompt that a candidate is expected to have: those of its blocks, as far as it is trusted.
     pub fn tokens(&self, slot: Slot) -> u64 {
         let tokens = f64::from(self.blocks(slot)) * f64::from(self.block_tokens) * self.scale;
-        (tokens * f64::from(self.trust(slot))).round() as u64
+        whole(tokens * f64::from(self.trust(slot)))
     }
 
     /// Share of the prompt's blocks that a candidate is expected to have, 0.0 ..= 1.0; 0.0 when nothing is known of it.

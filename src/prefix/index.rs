@@ -20,6 +20,7 @@ use crate::prefix::holders::Holders;
 use crate::prefix::lru::Lru;
 use crate::prefix::trust::Trust;
 use crate::prefix::{Chain, Hashing, Hits, Settings};
+use crate::units::whole;
 
 /// Which endpoint was given which blocks. Shared by all decisions.
 ///
@@ -256,7 +257,7 @@ impl Index {
         let tokens = known.unwrap_or(self.settings.capacity_tokens);
         let scale = f64::from_bits(self.scale.load(Ordering::Relaxed));
         let blocks = tokens as f64 / (f64::from(self.settings.block_tokens.get()) * scale);
-        (blocks as usize).min(self.share())
+        usize::try_from(whole(blocks.floor())).unwrap_or(usize::MAX).min(self.share())
     }
 
     fn share(&self) -> usize {

@@ -76,12 +76,12 @@ impl Lru {
                 }
                 place.insert(at);
                 let new = Node { hash, newer: ANCHOR, older: ANCHOR };
-                match (nodes.get_mut(at as usize), since.get_mut(at as usize)) {
-                    (Some(node), Some(since)) => (*node, *since) = (new, *turn),
-                    _ => {
-                        nodes.push(new);
-                        since.push(*turn);
-                    }
+                let place = nodes.get_mut(at as usize).zip(since.get_mut(at as usize));
+                if let Some((node, since)) = place {
+                    (*node, *since) = (new, *turn);
+                } else {
+                    nodes.push(new);
+                    since.push(*turn);
                 }
                 self.link(at);
                 true

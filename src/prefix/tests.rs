@@ -238,7 +238,9 @@ fn what_the_last_prompts_brought_is_not_settled() {
 fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
     let (snapshot, index) = (fixture::snapshot(2), Index::new(Settings::default(), 1));
     let (ids, prompt) = (ids(&snapshot), chain(&index, b"abcd"));
-    ids.iter().for_each(|id| index.record(*id, &prompt, None));
+    for id in &ids {
+        index.record(*id, &prompt, None);
+    }
     let tokens = || {
         let mut hits = Hits::default();
         index.longest(&prompt, snapshot.ready(), &mut hits);

@@ -23,15 +23,13 @@ impl Trust {
         f32::from_bits(self.0.load(Ordering::Relaxed))
     }
 
-    /// An answer said that so much was right; its `weight` is 0.0 ..= 1.0.
+    /// An answer said that so much was right; its `weight` is 0.0 ..= 1.0. Of two at one instant one may be lost.
     pub(super) fn hear(&self, right: f32, weight: f32) {
-        let moved = |bits| {
-            let trust = f32::from_bits(bits);
-            let next = trust + STEP * weight.clamp(0.0, 1.0) * (right.clamp(0.0, 1.0) - trust);
-            next.is_finite().then(|| next.to_bits())
-        };
-        // Refused by what is no number alone.
-        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, moved);
+        let trust = self.share();
+        let next = trust + STEP * weight.clamp(0.0, 1.0) * (right.clamp(0.0, 1.0) - trust);
+        if next.is_finite() {
+            self.0.store(next.to_bits(), Ordering::Relaxed);
+        }
     }
 }
 

@@ -1,6 +1,7 @@
 //! How long a prompt is in tokens, as far as the bytes of its text tell.
 
 use super::Parsed;
+use crate::units::whole;
 
 /// What the parsers count by: the ratio of English text.
 const PRIOR: f64 = 4.0;
@@ -30,13 +31,13 @@ impl Default for BytesPerToken {
 impl Parsed {
     /// Length of the prompt in tokens where text has so many bytes to a token.
     pub fn tokens(&self, by: BytesPerToken) -> u64 {
-        let text = (self.text_bytes as f64 / by.0).ceil() as u64;
+        let text = whole((self.text_bytes as f64 / by.0).ceil());
         self.prompt_tokens.saturating_sub(self.text_bytes.div_ceil(4)).saturating_add(text)
     }
 
     /// Whether the prompt is one text and nothing else.
     pub fn is_text(&self) -> bool {
-        !self.media && self.text_bytes > 0 && self.prompt_tokens == self.text_bytes.div_ceil(4)
+        self.media == 0 && self.text_bytes > 0 && self.prompt_tokens == self.text_bytes.div_ceil(4)
     }
 }
 

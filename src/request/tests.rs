@@ -16,7 +16,7 @@ fn scan_pieces<'a>(
     for piece in pieces {
         scan.feed(piece, &mut |part| match part {
             PromptPart::Text(text) | PromptPart::Lead(text) | PromptPart::Media(text) => {
-                prompt.extend_from_slice(text)
+                prompt.extend_from_slice(text);
             }
             PromptPart::Token(token) => prompt.extend_from_slice(format!("<{token}>").as_bytes()),
             PromptPart::Next => prompt.push(b'|'),

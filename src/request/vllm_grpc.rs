@@ -27,7 +27,7 @@ pub(super) fn request(
         let mut reference = Reference::default();
         reference.add(hash.as_bytes());
         reference.stand_in(1, |bytes| prompt(PromptPart::Media(bytes)));
-        parsed.media = true;
+        parsed.media = parsed.media.saturating_add(1);
     }
     let (field, length) = match request.input {
         Some(Input::Text(text)) => {

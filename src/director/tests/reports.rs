@@ -3,6 +3,7 @@
 use super::*;
 use crate::prefix::{Index, Settings as PrefixSettings};
 use crate::request::{PromptPart, Usage};
+use crate::units::whole;
 
 /// Blocks of the prompt, of 64 tokens each.
 const BLOCKS: u64 = 32;
@@ -62,6 +63,7 @@ impl Stage {
             prediction: decision.prediction,
             usage,
         });
+        drop(decision);
     }
 
     /// So many requests, one after the other, with so many tokens cached each.
@@ -122,7 +124,8 @@ fn what_may_not_have_been_computed_in_time_is_held_against_nobody() {
     let [first, second] = [stage.place(), stage.place()];
     let Prediction { believed, settled, .. } = second.prediction;
     assert_eq!((u64::from(believed), settled), (BLOCKS, 0));
-    [first, second].into_iter().for_each(|it| stage.answer(it, TOKENS, Some(0)));
+    stage.answer(first, TOKENS, Some(0));
+    stage.answer(second, TOKENS, Some(0));
     assert_eq!(stage.expected(), TOKENS);
     assert_eq!(u64::from(stage.place().prediction.settled), BLOCKS, "later it may be");
 }
@@ -141,7 +144,7 @@ fn who_answers_instead_of_the_chosen_one_is_not_judged() {
 #[test]
 fn of_media_nothing_is_learnt() {
     let mut stage = Stage::of_text(TOKENS * 4);
-    stage.request.media = true;
+    stage.request.media = 1;
     (0..100).for_each(|_| stage.answer(stage.place(), TOKENS * 2, Some(0)));
     assert_eq!(stage.place().prediction.prompt_tokens, TOKENS);
     assert_eq!(stage.expected(), TOKENS);
@@ -151,7 +154,7 @@ fn of_media_nothing_is_learnt() {
 fn prompts_and_hits_are_counted_in_the_tokens_of_the_model() {
     for ratio in [2.5, 6.0] {
         let stage = Stage::of_text(TOKENS * 4);
-        let tokens = ((TOKENS * 4) as f64 / ratio) as u64;
+        let tokens = whole((TOKENS * 4) as f64 / ratio);
         (0..200).for_each(|_| stage.answer(stage.place(), tokens, Some(tokens - 1)));
         let Decision { prediction, endpoints, in_flight: _in_flight, .. } = stage.place();
         assert!(prediction.prompt_tokens.abs_diff(tokens) < tokens / 20, "{prediction:?}");
