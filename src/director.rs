@@ -12,7 +12,9 @@ use arc_swap::ArcSwap;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, FailureMode, InFlight, Routes, Slot, Snapshot, Subset};
+use crate::pool::{
+    Endpoint, FailureMode, InFlight, Prompt, Routes, Slot, Snapshot, Standing, Subset,
+};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
@@ -305,7 +307,9 @@ impl Director {
         let tokens = prediction.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
-        decision.in_flight = charged(decision.in_flight, cx);
+        if let Some(slot) = chosen {
+            decision.in_flight = charged(decision.in_flight, cx, slot);
+        }
         if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
             let known = (ask.chain, &signals.prefix);
             pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
@@ -426,12 +430,21 @@ fn decision(
     Some(Decision { endpoints, in_flight, prediction, rung, faults, scores: Vec::new() })
 }
 
-/// The charge with all that the request is going to take besides its prompt.
-fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
-    let expected = cx.request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
-    let in_flight = in_flight.decoding(expected);
-    match cx.model.filter(|model| cx.snapshot.adapts(model)) {
-        Some(adapter) => in_flight.adapting(adapter, cx.now),
+/// The charge with all that the request is going to take on the endpoint of `slot`.
+fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
+    let PickContext { request, snapshot, now, .. } = cx;
+    let adapter = cx.model.filter(|model| snapshot.adapts(model));
+    let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
+    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let prompt = Prompt {
+        tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
+        at: now,
+        streams: request.stream,
+        loads: adapter.is_some_and(|adapter| !resident(adapter)),
+    };
+    let in_flight = in_flight.decoding(expected).computing(prompt);
+    match adapter {
+        Some(adapter) => in_flight.adapting(adapter, now),
         None => in_flight,
     }
 }

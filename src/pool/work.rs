@@ -1,0 +1,244 @@
+//! What an endpoint has yet to compute for us.
+//!
+//! A server computes prompts in the order in which they came. So the time from one first token to the next is what the
+//! later prompt took, and between two of them the prompt at the head is being computed: it grows shorter at the speed that
+//! was learnt, and is done when its first token comes. An answer that comes as a whole tells nothing before its end; its
+//! prompt is taken to be computed when it should be.
+
+use std::collections::VecDeque;
+use std::time::Instant;
+
+use crate::pool::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
+
+/// What is left of a prompt whose first token has not come, as a share of it, at least.
+const UNDONE: f32 = 0.05;
+
+/// Tokens of a prompt that was not read.
+const UNREAD_TOKENS: u64 = 1_000;
+
+/// The work of one endpoint. Bounded by the requests in flight on it.
+#[derive(Debug, Default)]
+pub(in crate::pool) struct Work {
+    /// In the order in which they were placed.
+    prompts: VecDeque<(Ticket, Prompt)>,
+    next: u64,
+    /// When the last prompt was done.
+    done: Option<Instant>,
+    /// Streams of tokens.
+    decoding: u32,
+    speed: Speed,
+}
+
+/// Names a prompt in its endpoint's work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::pool) struct Ticket(u64);
+
+/// A prompt that is placed and not known to be computed.
+#[derive(Clone, Copy, Debug)]
+pub struct Prompt {
+    /// Tokens of it that are to be computed.
+    pub tokens: u64,
+    /// When it was placed.
+    pub at: Instant,
+    /// Whether its first token will be seen, or only the whole answer.
+    pub streams: bool,
+    /// Whether its adapter has to be loaded first.
+    pub loads: bool,
+}
+
+impl Prompt {
+    /// Tokens to be computed of a prompt of which so many are cached, at least 1; a prompt of no tokens was not read.
+    pub fn uncached(tokens: u64, cached: u64) -> u64 {
+        match tokens {
+            0 => UNREAD_TOKENS,
+            tokens => tokens.saturating_sub(cached).max(1),
+        }
+    }
+}
+
+/// What is to be expected of an endpoint.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Outlook {
+    /// Tokens of prompts that it has yet to compute for us.
+    pub prompt_tokens: f32,
+    /// Prompts among which these are.
+    pub prompts: f32,
+    /// Requests of ours that decode.
+    pub decoding: f32,
+    /// How fast it is.
+    pub speed: Speed,
+}
+
+impl Work {
+    /// A prompt is placed.
+    pub(in crate::pool) fn place(&mut self, prompt: Prompt) -> Ticket {
+        let ticket = Ticket(self.next);
+        self.next += 1;
+        self.prompts.push_back((ticket, prompt));
+        ticket
+    }
+
+    /// The first token of a prompt came, or its whole answer.
+    pub(in crate::pool) fn computed(&mut self, ticket: Ticket, now: Instant) {
+        let Some(prompt) = self.remove(ticket) else { return };
+        if !prompt.streams {
+            return;
+        }
+        let begun = self.begun(&prompt);
+        let waited = now.saturating_duration_since(begun).as_secs_f32();
+        let tokens = prompt.tokens as f32;
+        let shared = self.shared(tokens, begun == prompt.at);
+        if prompt.loads {
+            let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, CHUNK_TOKENS);
+            self.speed.loaded(waited - shared - expected);
+        } else {
+            self.speed.computed(tokens, waited, shared, now);
+        }
+        self.done = Some(now);
+        self.decoding += 1;
+    }
+
+    /// Seconds of the steps in which `tokens` are computed that go to sequences that decode meanwhile; `idle` when no
+    /// other prompt was being computed, so that a step of decoding had to end first.
+    fn shared(&self, tokens: f32, idle: bool) -> f32 {
+        let chunks = tokens / CHUNK_TOKENS;
+        let steps = if idle { chunks.ceil() + 0.5 } else { chunks };
+        steps * self.speed.step(self.decoding as f32)
+    }
+
+    /// A prompt will not be computed.
+    pub(in crate::pool) fn remove(&mut self, ticket: Ticket) -> Option<Prompt> {
+        let at = self.prompts.iter().position(|(of, _)| *of == ticket)?;
+        self.prompts.remove(at).map(|(_, prompt)| prompt)
+    }
+
+    /// A stream of tokens ended.
+    pub(in crate::pool) fn ended(&mut self) {
+        self.decoding = self.decoding.saturating_sub(1);
+    }
+
+    /// So many tokens came since `last`.
+    pub(in crate::pool) fn decoded(&mut self, tokens: u64, last: Instant, now: Instant) {
+        let alone = self.prompts.is_empty() && self.done.is_none_or(|done| done <= last);
+        if alone && tokens > 0 {
+            let gap = now.saturating_duration_since(last).as_secs_f32() / tokens as f32;
+            self.speed.decoded(gap, self.decoding as f32);
+        }
+    }
+
+    /// What is to be expected now.
+    pub(in crate::pool) fn outlook(&self, now: Instant) -> Outlook {
+        let speed = self.speed.at(now);
+        let mut outlook =
+            Outlook { prompt_tokens: 0.0, prompts: 0.0, decoding: self.decoding as f32, speed };
+        let Some((_, first)) = self.prompts.front() else { return outlook };
+        let passed = now.saturating_duration_since(self.begun(first)).as_secs_f32();
+        let token = speed.prompt_token(PROMPT_TOKEN_SECONDS, CHUNK_TOKENS)
+            + speed.step(outlook.decoding) / CHUNK_TOKENS;
+        let mut computed = passed / token;
+        for (_, prompt) in &self.prompts {
+            let tokens = prompt.tokens as f32;
+            let most = if prompt.streams { tokens * (1.0 - UNDONE) } else { tokens };
+            outlook.prompts += 1.0;
+            outlook.prompt_tokens += tokens - computed.min(most);
+            outlook.decoding += f32::from(!prompt.streams && computed >= tokens && passed > 0.0);
+            computed = if prompt.streams { 0.0 } else { (computed - tokens).max(0.0) };
+        }
+        outlook
+    }
+
+    /// When a prompt at the head began to be computed.
+    fn begun(&self, prompt: &Prompt) -> Instant {
+        self.done.map_or(prompt.at, |done| done.max(prompt.at))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::server::clock;
+
+    const STEP: Duration = Duration::from_secs(1);
+
+    fn prompt(tokens: u64, at: Instant) -> Prompt {
+        Prompt { tokens, at, streams: true, loads: false }
+    }
+
+    fn near(left: f32, right: f32) -> bool {
+        (left - right).abs() <= 0.01 * right.abs().max(1.0)
+    }
+
+    #[test]
+    fn a_prompt_grows_shorter_and_is_done_with_its_first_token() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let first = work.place(prompt(8_000, start));
+        let second = work.place(prompt(4_000, start));
+        assert!(near(work.outlook(start).prompt_tokens, 12_000.0));
+        assert!(near(work.outlook(start + STEP / 2).prompt_tokens, 8_000.0));
+        let late = work.outlook(start + STEP * 10);
+        assert!(near(late.prompt_tokens, 4_400.0), "the head is not done: {late:?}");
+        work.computed(first, start + STEP);
+        let after = work.outlook(start + STEP);
+        assert!(near(after.prompt_tokens, 4_000.0) && near(after.decoding, 1.0), "{after:?}");
+        assert!(work.remove(second).is_some() && work.remove(second).is_none());
+        work.ended();
+        assert!(near(work.outlook(start + STEP).decoding, 0.0));
+    }
+
+    #[test]
+    fn an_answer_as_a_whole_is_taken_to_be_computed_in_time() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let whole = Prompt { streams: false, ..prompt(8_000, start) };
+        let (first, _) = (work.place(whole), work.place(whole));
+        let outlook = work.outlook(start + STEP + STEP / 2);
+        assert!(near(outlook.prompt_tokens, 4_000.0), "{outlook:?}");
+        assert!(near(outlook.decoding, 1.0), "{outlook:?}");
+        work.computed(first, start + STEP * 9);
+        assert!(near(work.outlook(start + STEP * 9).speed.tokens, 0.0), "nothing is learnt of it");
+    }
+
+    #[test]
+    fn the_speed_is_learnt_from_what_came_one_after_the_other() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let mut now = start;
+        for _ in 0..40 {
+            let tickets = [3_000, 5_000].map(|tokens| work.place(prompt(tokens, now)));
+            work.computed(tickets[0], now + STEP * 3 / 4);
+            work.computed(tickets[1], now + STEP * 2);
+            [0, 1].map(|_| work.ended());
+            now += STEP * 3;
+        }
+        let token = work.outlook(now).speed.prompt_token(PROMPT_TOKEN_SECONDS, 100.0);
+        // 50 ms of the two seconds go to the sequence that decodes meanwhile.
+        assert!(near(token * 8_000.0, 1.95), "twice as slow as expected: {token}");
+    }
+
+    #[test]
+    fn an_adapter_that_is_loaded_tells_of_loads_and_not_of_prompts() {
+        let (mut work, mut now) = (Work::default(), clock::now());
+        for _ in 0..20 {
+            let ticket = work.place(Prompt { loads: true, ..prompt(800, now) });
+            now += STEP * 11 / 10;
+            work.computed(ticket, now);
+            work.ended();
+        }
+        let speed = work.outlook(now).speed;
+        assert!(near(speed.load(), 1.0) && near(speed.tokens, 0.0), "{speed:?}");
+    }
+
+    #[test]
+    fn steps_are_learnt_while_no_prompt_is_computed() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let ticket = work.place(prompt(8, start));
+        work.computed(ticket, start);
+        let slow = Duration::from_millis(60);
+        let busy = work.place(prompt(8, start));
+        (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
+        assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 20.0), "not while it computes");
+        work.remove(busy);
+        (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
+        assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 60.0));
+    }
+}
