@@ -437,7 +437,7 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
     let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
     let prompt = Prompt {
-        tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
+        tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
         at: now,
         streams: request.stream,
         loads: adapter.is_some_and(|adapter| !resident(adapter)),
