@@ -99,6 +99,8 @@ impl Directed {
         if let Some(index) = &index {
             director = director.with_prefix(Arc::clone(index));
         }
+        let mut request = Parsed::default();
+        request.stream = true;
         let asked = workload.arrivals.iter().filter_map(|arrival| arrival.adapter);
         let mut directed = Self {
             clock,
@@ -107,7 +109,7 @@ impl Directed {
             unpublished: false,
             director,
             index,
-            request: Parsed::default(),
+            request,
             headers: Headers::default(),
             endpoints: Vec::new(),
             open: Vec::new(),
@@ -254,16 +256,17 @@ impl Chooser for Directed {
         let Some(place) = self.open.get_mut(position(event.id())) else { return };
         let Some(placed) = place else { return };
         let in_flight = &mut placed.decision.in_flight;
+        self.clock.set(now);
+        let now = self.clock.now();
         match event {
             Event::FirstToken { cached_tokens, .. } => {
-                self.clock.set(now);
-                in_flight.answered(self.clock.now());
-                in_flight.generated(1);
+                in_flight.answered(now);
+                in_flight.streamed(1, now);
                 placed.usage.completion = 1;
                 placed.usage.cached = Some(*cached_tokens as u64);
             }
             Event::Token { .. } => {
-                in_flight.generated(1);
+                in_flight.streamed(1, now);
                 placed.usage.completion += 1;
             }
             Event::Finished { .. } => {
