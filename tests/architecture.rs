@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 const LADDER: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Generated, &[]),
     ("units", Kind::Core, &[]),
+    ("recording", Kind::Core, &[]),
     ("metrics", Kind::Core, &[]),
     ("pool", Kind::Core, &[]),
     ("request", Kind::Core, &[]),
@@ -26,7 +27,17 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     (
         "replay",
         Kind::Shell,
-        &["metrics", "pool", "request", "prefix", "schedule", "director", "config", "sim"],
+        &[
+            "recording",
+            "metrics",
+            "pool",
+            "request",
+            "prefix",
+            "schedule",
+            "director",
+            "config",
+            "sim",
+        ],
     ),
     ("telemetry", Kind::Shell, &["config"]),
     ("discovery", Kind::Shell, &["pool", "config"]),
