@@ -38,7 +38,7 @@
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
-//! | [`recording`] | yes | the format of recorded requests |
+//! | [`recording`] | yes | what is recorded of requests |
 //! | [`units`] | yes | durations and sizes as Go programs spell them |
 //! | [`wire`] | yes | the generated messages |
 //!

@@ -1,10 +1,14 @@
-//! The format in which requests are recorded as they pass, so that they can be replayed.
+//! What is recorded of requests as they pass, so that they can be replayed.
 //!
 //! A recording is a file of JSON objects, one a line: first a [`Header`], then a [`Line`] for each request in the order
 //! in which they ended. It holds no text. Where two prompts begin alike is told by hashes of their blocks, made under a
 //! key that nobody keeps: they mean nothing outside their file.
 
 use serde::{Deserialize, Serialize};
+
+pub use self::recorder::{Key, Passed, Recorder};
+
+mod recorder;
 
 /// The version of the format that is written, and the highest that is read.
 pub const VERSION: u32 = 1;
@@ -20,6 +24,15 @@ pub struct Header {
     pub block_limit: usize,
     /// The time of day at which the file was begun, as RFC 3339.
     pub started: String,
+}
+
+/// How prompts are cut while they are hashed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Blocks {
+    /// As [`Header::block_tokens`].
+    pub tokens: u32,
+    /// As [`Header::block_limit`].
+    pub limit: usize,
 }
 
 /// One request.

@@ -9,11 +9,11 @@ use std::path::{Path, PathBuf};
 const LADDER: &[(&str, Kind, &[&str])] = &[
     ("wire", Kind::Generated, &[]),
     ("units", Kind::Core, &[]),
-    ("recording", Kind::Core, &[]),
     ("metrics", Kind::Core, &[]),
     ("pool", Kind::Core, &[]),
     ("request", Kind::Core, &[]),
     ("prefix", Kind::Core, &["pool", "request"]),
+    ("recording", Kind::Core, &["metrics", "prefix"]),
     ("schedule", Kind::Core, &["units", "pool", "request", "prefix"]),
     ("director", Kind::Core, &["metrics", "pool", "request", "prefix", "schedule"]),
     (
@@ -39,7 +39,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "sim",
         ],
     ),
-    ("telemetry", Kind::Shell, &["config"]),
+    ("telemetry", Kind::Shell, &["metrics", "recording", "config"]),
     ("discovery", Kind::Shell, &["pool", "config"]),
     ("k8s", Kind::Shell, &["metrics", "pool", "config"]),
     ("scrape", Kind::Shell, &["pool", "config"]),
