@@ -241,7 +241,7 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        policy.facts.sense(ask.request, ask.headers, signals);
+        policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
         let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);

@@ -10,7 +10,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::prefix::Settings;
+use crate::prefix::{Media, Settings};
 use crate::request::PromptPart;
 
 /// Bytes of text that count as a token.
@@ -20,19 +20,24 @@ const TOKEN_BYTES: usize = 4;
 ///
 /// At most [`Settings::chain_limit`] long. `Debug` prints the length only.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Chain(Vec<u64>);
+pub struct Chain(Vec<u64>, Media);
 
 impl Chain {
     /// The hashes.
     pub fn hashes(&self) -> &[u64] {
         &self.0
     }
+
+    /// The media of the prompt; none where nobody asks for them.
+    pub fn media(&self) -> &Media {
+        &self.1
+    }
 }
 
 /// Hashes that were made elsewhere, first block first, each of its block and all before it.
 impl From<Vec<u64>> for Chain {
     fn from(hashes: Vec<u64>) -> Self {
-        Self(hashes)
+        Self(hashes, Media::default())
     }
 }
 
@@ -52,6 +57,8 @@ pub struct Hashing {
     open: Vec<u8>,
     /// Another prompt of the batch has begun.
     ended: bool,
+    /// None where nobody asks for them.
+    media: Option<Media>,
 }
 
 impl Hashing {
@@ -66,11 +73,15 @@ impl Hashing {
             links: Vec::new(),
             open: Vec::new(),
             ended: false,
+            media: settings.media.then(Media::default),
         }
     }
 
     /// Takes the next part of the prompt. Of a batch only the first prompt counts.
     pub fn feed(&mut self, part: PromptPart<'_>) {
+        if let (PromptPart::Media(stand_in), Some(media)) = (part, &mut self.media) {
+            media.add(stand_in, self.seed);
+        }
         match part {
             PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.bytes(bytes),
             PromptPart::Token(id) => self.bytes(&id.to_le_bytes()),
@@ -83,7 +94,7 @@ impl Hashing {
     pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
         let key = keyed(keyed(self.seed, model), salt);
         self.links.iter_mut().for_each(|link| *link ^= key);
-        Chain(self.links)
+        Chain(self.links, self.media.unwrap_or_default())
     }
 
     fn bytes(&mut self, mut bytes: &[u8]) {

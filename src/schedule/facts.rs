@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::prefix::Chain;
 use crate::request::Parsed;
+use crate::schedule::producer::mm_embeddings_cache::KEPT;
 use crate::schedule::{Headers, Signals};
 
 /// What is found out; nothing by default.
@@ -16,6 +18,8 @@ pub struct Facts {
     pub session: Option<SessionSource>,
     /// Headers that name the agent's session, the first that is not blank counts, in lower case; empty where nobody asks.
     pub agent: Vec<Arc<str>>,
+    /// How many images, clips and videos an endpoint's encoder is taken to keep; 2,048 where none.
+    pub media_kept: Option<usize>,
 }
 
 /// How much output a request is taken to generate: a multiple of its prompt, bounded by what the client allows.
@@ -47,10 +51,17 @@ impl Facts {
     }
 
     /// Finds out what there is to be known of a request.
-    pub fn sense(&self, request: &Parsed, headers: &Headers, signals: &mut Signals) {
+    pub fn sense(
+        &self,
+        (request, chain): (&Parsed, &Chain),
+        headers: &Headers,
+        signals: &mut Signals,
+    ) {
         signals.output_tokens = self.output.map(|estimate| estimate.tokens(request));
         let id = self.session.as_ref().and_then(|source| source.find(headers));
         signals.session = id.map(session_hash);
+        signals.media.clone_from(chain.media());
+        signals.media_kept = self.media_kept.unwrap_or(KEPT);
     }
 
     /// Whose request it is, by the headers of agents; none when they do not say.
@@ -119,7 +130,11 @@ mod tests {
     fn session(source: SessionSource, name: &str, value: &'static str) -> Option<u128> {
         let (facts, mut signals) =
             (Facts { session: Some(source), ..Facts::default() }, Signals::default());
-        facts.sense(&Parsed::default(), &headers(&facts, &[(name, value)]), &mut signals);
+        facts.sense(
+            (&Parsed::default(), &Chain::default()),
+            &headers(&facts, &[(name, value)]),
+            &mut signals,
+        );
         signals.session
     }
 
@@ -141,7 +156,11 @@ mod tests {
     fn what_nobody_asks_for_is_not_found_out() {
         let mut signals =
             Signals { output_tokens: Some(1), session: Some(2), ..Signals::default() };
-        Facts::default().sense(&Parsed::default(), &Headers::default(), &mut signals);
+        Facts::default().sense(
+            (&Parsed::default(), &Chain::default()),
+            &Headers::default(),
+            &mut signals,
+        );
         assert_eq!((signals.output_tokens, signals.session), (None, None));
     }
 

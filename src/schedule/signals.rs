@@ -4,7 +4,7 @@
 
 use std::ops::BitOr;
 
-use crate::prefix::Hits;
+use crate::prefix::{Hits, Media};
 
 /// Which signals a plugin reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ impl Needs {
     pub const NONE: Self = Self(0);
     /// [`Signals::prefix`].
     pub const PREFIX: Self = Self(1);
+    /// [`Signals::media`], which are found where prompts are hashed for [`Signals::prefix`].
+    pub const MEDIA: Self = Self(2 | Self::PREFIX.0);
 
     /// Whether all of `others` are among them.
     pub fn contain(self, others: Self) -> bool {
@@ -39,4 +41,8 @@ pub struct Signals {
     pub output_tokens: Option<u64>,
     /// What stands for the session of the request; none where nothing names it.
     pub session: Option<u128>,
+    /// The images, clips and videos of the prompt.
+    pub media: Media,
+    /// How many of them an endpoint's encoder is taken to keep.
+    pub media_kept: usize,
 }
