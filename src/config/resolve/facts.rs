@@ -86,8 +86,11 @@ struct References {
     tells: &'static str,
     produces: fn(&Product) -> bool,
     /// The references of a plugin, by the paths of their parameters.
-    names: for<'a> fn(&'a Instance<'_>) -> Vec<(String, Option<&'a str>)>,
+    names: for<'a> fn(&'a Instance<'_>) -> Names<'a>,
 }
+
+/// Paths of parameters, and the names that are given there.
+type Names<'a> = Vec<(String, Option<&'a str>)>;
 
 const REFERENCES: &[References] = &[
     References {
@@ -132,7 +135,7 @@ impl References {
 }
 
 /// Where sessions are asked for.
-fn sessions<'a>(consumer: &'a Instance<'_>) -> Vec<(String, Option<&'a str>)> {
+fn sessions<'a>(consumer: &'a Instance<'_>) -> Names<'a> {
     let sources = consumer.parameters.pointer("/sessionIdConfig/sources");
     let sources = sources.and_then(Value::as_array).into_iter().flatten().enumerate();
     let asks = sources.filter(|(_, source)| source.get("attribute").is_some());
@@ -197,13 +200,13 @@ mod tests {
              - {type: agent-identity}\n\
              - {type: agent-identity, name: again}\n\
              - {type: mm-embeddings-cache-producer}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it
                 epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second
                 epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it
                 epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same
                 epp.yaml:9: warning: plugins[5]: `mm-embeddings-cache-producer` has no effect: nothing asks it
-            "#]],
+            "]],
         );
         problems(
             "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
