@@ -19,6 +19,7 @@ use crate::pool::{
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
+use crate::schedule::profile::contained;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
@@ -28,13 +29,17 @@ use crate::schedule::{
 
 use self::admission::Verdict;
 use self::affinity::Affinity;
+use self::calibration::Calibration;
 
 pub use self::policy::Policy;
+pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+mod calibration;
 mod policy;
+mod report;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -70,6 +75,8 @@ pub struct Decision {
     pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     /// The charge on the first of them.
     pub in_flight: InFlight,
+    /// What was foretold of the request, to be handed back with [`Director::reported`].
+    pub prediction: Prediction,
     /// How the choice was made.
     pub rung: Rung,
     /// What was left out on the way.
@@ -110,18 +117,25 @@ pub enum Rejection {
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
-    policy: ArcSwap<Policy>,
+    rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
+    calibration: Calibration,
+}
+
+/// What decisions are made by; replaced as a whole while they are made.
+#[derive(Clone, Debug)]
+struct Rules {
+    policy: Arc<Policy>,
     settings: Settings,
     /// None when no plugin needs it.
-    affinity: Option<Affinity>,
+    affinity: Option<Arc<Affinity>>,
 }
 
 /// What a decision is made from, the same from its begin to its end.
 #[derive(Clone, Copy)]
 struct View<'a> {
     snapshot: &'a Snapshot,
-    policy: &'a Policy,
+    rules: &'a Rules,
     began: Instant,
     /// Random.
     dice: u64,
@@ -140,48 +154,95 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, policy: ArcSwap::from_pointee(policy), metrics, settings, affinity: None }
+        let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
+        let (rules, calibration) = (ArcSwap::from_pointee(rules), Calibration::default());
+        Self { pool, rules, metrics, calibration }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
     pub fn adopt(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
+    }
+
+    /// The same with other settings, and with another index unless it is the present one.
+    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules {
+            policy: Arc::clone(&policy),
+            settings: settings.clone(),
+            affinity: index.map(|index| self.affinity_over(index, rules)),
+        });
+    }
+
+    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
+        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
+        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
+        present.map_or_else(new, Arc::clone)
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
     #[must_use]
-    pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
-        self.affinity = Some(Affinity::new(index, &self.metrics));
+    pub fn with_prefix(self, index: Arc<Index>) -> Self {
+        let affinity = Arc::new(Affinity::new(index, &self.metrics));
+        let told = |rules: &Arc<Rules>| Rules {
+            affinity: Some(Arc::clone(&affinity)),
+            ..Rules::clone(rules)
+        };
+        self.rules.rcu(told);
         self
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
     pub fn hashing(&self) -> Option<Hashing> {
-        Some(self.affinity.as_ref()?.hashing())
+        Some(self.rules.load().affinity.as_ref()?.hashing())
     }
 
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(self.policy.load().headers())
+        Arc::clone(self.rules.load().policy.headers())
     }
 
     /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
     pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
-        self.policy.load().facts.agent(headers)
+        self.rules.load().policy.facts.agent(headers)
     }
 
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
     pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
-        let policy = self.policy.load();
+        let rules = self.rules.load();
         let headers =
-            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+            rules.policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
         headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = &self.rules.load().affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
+        }
+    }
+
+    /// A request was answered well, and its engine said what it took: what was believed is corrected.
+    ///
+    /// Reads no clock. A fault of ours costs what could be learnt.
+    pub fn reported(&self, report: Report<'_>) {
+        if !contained(|| self.learn(&report)) {
+            self.metrics.degraded("report", "panic");
+        }
+    }
+
+    fn learn(&self, report: &Report<'_>) {
+        let prompt = report.prediction.prompt;
+        if let Some(model) = report.model.filter(|_| prompt.text) {
+            let tokens = report.usage.prompt;
+            if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
+                self.metrics.calibrated(model, ratio.ratio());
+            }
+        }
+        if let Some(affinity) = &self.rules.load().affinity {
+            affinity.calibrated(self.calibration.of_all());
+            affinity.learn(&self.pool.load(), report);
         }
     }
 
@@ -197,12 +258,7 @@ impl Director {
 
     /// Whether a fault may be answered by letting the gateway go on without us.
     pub fn failure_mode(&self) -> FailureMode {
-        self.mode(&self.pool.load())
-    }
-
-    fn mode(&self, snapshot: &Snapshot) -> FailureMode {
-        let Settings { forced_failure_mode, failure_mode, .. } = &self.settings;
-        forced_failure_mode.or(snapshot.failure_mode()).unwrap_or(*failure_mode)
+        self.rules.load().settings.mode(&self.pool.load())
     }
 
     /// The endpoint at an address, as of now.
@@ -216,11 +272,12 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        let (snapshot, policy) = (self.pool.load(), self.policy.load());
-        let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let (snapshot, rules) = (self.pool.load(), self.rules.load());
+        let clock = &rules.settings.clock;
+        let began = clock.now();
+        let view = View { snapshot: &snapshot, rules: &rules, began, dice };
         let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
-        let took = self.settings.clock.now().saturating_duration_since(began);
+        let took = clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
     }
@@ -231,7 +288,8 @@ impl Director {
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, began, .. } = view;
+        let View { snapshot, rules, began, .. } = view;
+        let policy = &rules.policy;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -241,6 +299,7 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
+        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
         let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
@@ -251,7 +310,7 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(profile, cx, scratch)
+            self.least_loaded(&rules.settings, profile, cx, scratch)
         } else {
             self.by_policy(ask, view, profile, (scratch, signals))
         }?;
@@ -270,42 +329,46 @@ impl Director {
         profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, began, dice, .. } = view;
+        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-        }
+        let seen = affinity.as_ref().filter(|_| informed);
+        let blind = seen.and_then(|affinity| {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
+        });
+        scale(ask, signals);
         let cx = context(ask, view, signals);
-        let late =
-            || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
+        let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
-        let pass = pass.map_err(|refusal| self.refused(refusal))?;
+        let mut pass = pass.map_err(|refusal| self.refused(refusal))?;
+        pass.faults.extend(blind);
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
         }
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();
         let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
+        let mut prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
+        let tokens = prediction.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
         if let Some(slot) = chosen {
             decision.in_flight = charged(decision.in_flight, cx, slot);
         }
-        if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
-            affinity.count(endpoint, &signals.prefix);
-            affinity.placed(snapshot, endpoint, ask.chain);
+        if let (Some(affinity), Some(endpoint)) = (affinity, decision.endpoints.first()) {
+            let known = (ask.chain, &signals.prefix);
+            pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
         }
+        decision.prediction = prediction;
+        self.count(rung, &pass.faults);
         if let Some(endpoint) = decision.endpoints.first() {
             profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
-        if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
+        if settings.scores && pass.by_policy && !profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
         }
         Ok(decision)
@@ -314,12 +377,13 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
+        settings: &Settings,
         profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
     ) -> Result<Decision, Rejection> {
         let PickContext { snapshot, now, dice, .. } = cx;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
         let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
@@ -335,11 +399,6 @@ impl Director {
         self.count(rung, &faults);
         let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
         Ok(Decision { faults, ..decision })
-    }
-
-    /// Whether a filter that fails is left out.
-    fn opens(&self, snapshot: &Snapshot) -> bool {
-        self.mode(snapshot) == FailureMode::FailOpen
     }
 
     fn refused(&self, refusal: Refusal) -> Rejection {
@@ -388,6 +447,15 @@ fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContex
     PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
+/// Counts the tokens of the prompt's blocks as those of the prompt are counted.
+fn scale(ask: Ask<'_>, signals: &mut Signals) {
+    let (counted, tokens) =
+        (ask.request.prompt_tokens, ask.request.tokens(signals.bytes_per_token));
+    if counted > 0 {
+        signals.prefix.scale(tokens as f64 / counted as f64);
+    }
+}
+
 fn decision(
     snapshot: &Snapshot,
     scratch: &Scratch,
@@ -397,8 +465,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    let (faults, scores) = (SmallVec::new(), Vec::new());
-    Some(Decision { endpoints, in_flight, rung, faults, relay: None, scores })
+    let (prediction, faults, scores) = (Prediction::default(), SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, prediction, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.
@@ -409,7 +477,7 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
     let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
-        tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
+        tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
         at: now,
         streams: request.stream,
         loads: adapter.is_some_and(|adapter| !resident(adapter)),

@@ -13,6 +13,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::configuration::ConfigurationMetrics;
 pub use self::leader::LeaderMetrics;
 use self::prefix::PrefixFamilies;
 pub use self::prefix::PrefixMatches;
@@ -21,6 +22,7 @@ use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
 
 mod buckets;
+mod configuration;
 mod leader;
 mod prefix;
 mod series;
@@ -58,6 +60,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Leadership, and what a leader writes.
     pub leader: LeaderMetrics,
+    /// The configuration in force.
+    pub configuration: ConfigurationMetrics,
 }
 
 impl Metrics {
@@ -126,6 +130,7 @@ impl Metrics {
             )?,
             connections: Connections::new(&new)?,
             leader: LeaderMetrics::new(&new)?,
+            configuration: ConfigurationMetrics::new(&new)?,
             families: new.described.take(),
             registry,
         };
@@ -140,6 +145,11 @@ impl Metrics {
     /// The cells of the prefix index of a configured instance.
     pub fn prefix(&self, name: &str) -> PrefixMatches {
         self.prefix.of(name)
+    }
+
+    /// Text of a model has so many bytes to a token.
+    pub fn calibrated(&self, model: &str, bytes_per_token: f64) {
+        self.prefix.bytes_per_token.with_label_values(&[model]).set(bytes_per_token);
     }
 
     /// Counts a decision that rests on less than the policy.

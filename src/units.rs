@@ -70,7 +70,7 @@ pub enum BadUnit {
     #[error("`{0}` would leave nothing, give more than zero")]
     Zero(String),
     /// A size out of range.
-    #[error("{0} is not between 1024 and 65536 bytes")]
+    #[error("{0} is too small or too large, give 1024 to 65536 bytes")]
     Chunk(u64),
 }
 
@@ -247,6 +247,12 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     let end = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
     let (number, rest) = text.split_at_checked(end)?;
     Some((number.parse().ok()?, rest))
+}
+
+/// The nearest whole number; 0 for what is less, or no number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the nearest is meant")]
+pub fn whole(value: f64) -> u64 {
+    value.round() as u64
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use crate::prefix::Chain;
 use crate::request::Parsed;
 use crate::schedule::producer::mm_embeddings_cache::KEPT;
 use crate::schedule::{Headers, Signals};
+use crate::units::whole;
 
 /// What is found out; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -50,14 +51,16 @@ impl Facts {
         session.chain(self.agent.iter().map(|name| &**name))
     }
 
-    /// Finds out what there is to be known of a request.
+    /// Finds out what there is to be known of a request; what its text is counted by must be known before.
     pub fn sense(
         &self,
         (request, chain): (&Parsed, &Chain),
         headers: &Headers,
         signals: &mut Signals,
     ) {
-        signals.output_tokens = self.output.map(|estimate| estimate.tokens(request));
+        let prompt_tokens = request.tokens(signals.bytes_per_token);
+        let output = |estimate: OutputEstimate| estimate.tokens(prompt_tokens, request.output_cap);
+        signals.output_tokens = self.output.map(output);
         let id = self.session.as_ref().and_then(|source| source.find(headers));
         signals.session = id.map(session_hash);
         signals.media.clone_from(chain.media());
@@ -71,14 +74,9 @@ impl Facts {
 }
 
 impl OutputEstimate {
-    fn tokens(self, request: &Parsed) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the ratio is 0 or more, and what is too large is the greatest"
-        )]
-        let expected = (request.prompt_tokens as f64 * self.ratio).round() as u64;
-        let limits = [self.most, request.output_cap];
+    fn tokens(self, prompt_tokens: u64, output_cap: Option<u64>) -> u64 {
+        let expected = whole(prompt_tokens as f64 * self.ratio);
+        let limits = [self.most, output_cap];
         limits.into_iter().flatten().fold(expected, u64::min)
     }
 }
@@ -140,11 +138,7 @@ mod tests {
 
     #[test]
     fn output_is_a_multiple_of_the_prompt_within_its_limits() {
-        let tokens = |ratio, most, prompt, cap| {
-            let mut request = Parsed::default();
-            (request.prompt_tokens, request.output_cap) = (prompt, cap);
-            OutputEstimate { ratio, most }.tokens(&request)
-        };
+        let tokens = |ratio, most, prompt, cap| OutputEstimate { ratio, most }.tokens(prompt, cap);
         assert_eq!(tokens(1.5, None, 101, None), 152, "rounded");
         assert_eq!(tokens(1.5, Some(100), 1000, None), 100);
         assert_eq!(tokens(1.5, Some(100), 1000, Some(7)), 7);

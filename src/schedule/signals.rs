@@ -5,6 +5,7 @@
 use std::ops::BitOr;
 
 use crate::prefix::{Hits, Media};
+use crate::request::BytesPerToken;
 
 /// Which signals a plugin reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -45,4 +46,6 @@ pub struct Signals {
     pub media: Media,
     /// How many of them an endpoint's encoder is taken to keep.
     pub media_kept: usize,
+    /// What text of the model is counted by; always there.
+    pub bytes_per_token: BytesPerToken,
 }

@@ -33,13 +33,17 @@ pub(super) fn resolve(
                 "`{}` beside `{}`: several prefix indexes are not supported yet",
                 settings.name, first.name
             );
-            problems.push(Problem::error(path(instance), message));
+            let problem = Problem::error(path(instance), message);
+            problems.push(problem.hint(format!("name `{}`", first.name)));
         }
     }
     for instance in instances.iter().filter(|instance| is_producer(instance)) {
         if index.as_ref().is_none_or(|index| *index.name != *instance.name) {
             let message = format!("`{}` has no effect: nothing asks it", instance.name);
-            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+            let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+            problems.push(
+                problem.hint("leave it out, or name it in a scorer's prefixMatchInfoProducerName"),
+            );
         }
     }
     let media = needing(Needs::MEDIA).next().is_some();
@@ -82,7 +86,8 @@ fn producer(
         ) => {}
         Some(_) => {
             let message = format!("`{name}` tells nothing of prefixes");
-            problems.push(Problem::error(path(consumer), message));
+            let problem = Problem::error(path(consumer), message);
+            problems.push(problem.hint(format!("name a plugin of the type {DEFAULT}")));
         }
         None => problems.push(instances.undefined(path(consumer), name)),
     }
@@ -163,13 +168,13 @@ mod tests {
              - {type: prefix-cache-scorer, name: second, parameters: {prefixMatchInfoProducerName: tokns}}\n\
              - {type: tokenizer, name: tokens}\n\
              - {type: approx-prefix-cache-producer, parameters: {blockSize: 32}}\n",
-            &expect![[r"
-                epp.yaml:4: error: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes
+            &expect![[r#"
+                epp.yaml:4: error: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes (name a plugin of the type approx-prefix-cache-producer)
                 epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: no plugin is named `tokns` (did you mean `tokens`?)
                 epp.yaml:6: warning: plugins[2].type: plugin type `tokenizer` is deprecated (write token-producer)
                 epp.yaml:7: warning: plugins[3].parameters.blockSize: is deprecated (write blockSizeTokens)
-                epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it
-            "]],
+                epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
+            "#]],
         );
     }
 
@@ -180,10 +185,10 @@ mod tests {
              - {type: prefix-cache-scorer, name: second, parameters: {prefixMatchInfoProducerName: b}}\n\
              - {type: approx-prefix-cache-producer, name: a}\n\
              - {type: approx-prefix-cache-producer, name: b}\n",
-            &expect![[r"
-                epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: `b` beside `a`: several prefix indexes are not supported yet
-                epp.yaml:7: warning: plugins[3]: `b` has no effect: nothing asks it
-            "]],
+            &expect![[r#"
+                epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: `b` beside `a`: several prefix indexes are not supported yet (name `a`)
+                epp.yaml:7: warning: plugins[3]: `b` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
+            "#]],
         );
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn resolve(
         if source.page().is_some() && !reads(data, instance.name) {
             let message =
                 format!("`{}` has no effect: it is not in dataLayer.sources", instance.name);
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("name it there, or leave it out"));
             continue;
         }
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == instance.type_name()) {
@@ -61,14 +61,15 @@ fn reads(data: &DataLayer, name: &str) -> bool {
 fn again(path: String, first: &Instance<'_>, second: &Instance<'_>) -> Problem {
     if first.source == second.source {
         let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
-        return Problem::warning(path, message);
+        return Problem::warning(path, message).hint("leave it out");
     }
-    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
+    let message = format!("there is one `{}`, this is a second", second.type_name());
+    Problem::error(path, message).hint(format!("leave it out, or `{}`", first.name))
 }
 
 fn without_effect(path: &str, page: &Page) -> Option<Problem> {
     let (field, why) = page.without_effect()?;
-    Some(Problem::warning(format!("{path}.parameters.{field}"), why))
+    Some(Problem::warning(format!("{path}.parameters.{field}"), why).hint("leave it out"))
 }
 
 /// Checks one entry of `dataLayer.sources`.
@@ -84,7 +85,7 @@ fn wired(path: &str, spec: &SourceSpec, instances: &Instances<'_>, problems: &mu
             && !fits(source, extractor)
         {
             let message = format!("`{}` does not read this source", extractor.name);
-            problems.push(Problem::error(path, message));
+            problems.push(Problem::error(path, message).hint("leave it out here"));
         }
     }
 }
@@ -148,16 +149,16 @@ mod tests {
                     dataLayer:\n  sources:\n  - extractors: [{}]\n  - {pluginRef: queue-scorer}\n  \
                     - pluginRef: metrics-data-source\n    extractors:\n    - {pluginRef: models-data-extractor}\n    \
                     - {pluginRef: core-metrics-extractor}\n    - {pluginRef: core-metric-extractor}\n";
-        let expected = expect![[r"
-            epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https
-            epp.yaml:5: error: plugins[1]: there is one `metrics-data-source`, this is a second
+        let expected = expect![[r#"
+            epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https (leave it out)
+            epp.yaml:5: error: plugins[1]: there is one `metrics-data-source`, this is a second (leave it out, or `metrics-data-source`)
             epp.yaml:7: error: plugins[3].parameters.defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
-            epp.yaml:11: error: dataLayer.sources[0].pluginRef: is missing
-            epp.yaml:11: error: dataLayer.sources[0].extractors[0].pluginRef: is missing
-            epp.yaml:12: error: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source
-            epp.yaml:15: error: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source
+            epp.yaml:11: error: dataLayer.sources[0].pluginRef: is missing (name a plugin)
+            epp.yaml:11: error: dataLayer.sources[0].extractors[0].pluginRef: is missing (name a plugin)
+            epp.yaml:12: error: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source (name a data source)
+            epp.yaml:15: error: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source (leave it out here)
             epp.yaml:17: error: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
-        "]];
+        "#]];
         told(&resolved(text).unwrap_err(), &expected);
     }
 
@@ -168,10 +169,10 @@ mod tests {
                     {pluginRef: b}]\n";
         let Resolved { sources, warnings, .. } = resolved(text).unwrap();
         assert_eq!(sources.metrics, Some(Page::default()));
-        let expected = expect![[r"
-            epp.yaml:3: warning: plugins[0]: `metrics-data-source` has no effect: it is not in dataLayer.sources
-            epp.yaml:3: warning: plugins[2]: `b` has no effect: `a` says the same
-        "]];
+        let expected = expect![[r#"
+            epp.yaml:3: warning: plugins[0]: `metrics-data-source` has no effect: it is not in dataLayer.sources (name it there, or leave it out)
+            epp.yaml:3: warning: plugins[2]: `b` has no effect: `a` says the same (leave it out)
+        "#]];
         told(&warnings, &expected);
     }
 }

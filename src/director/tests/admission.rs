@@ -158,10 +158,9 @@ impl Admitter for Hard {
 fn admitted_by(broken: &[bool]) -> Director {
     let step =
         |&broken: &bool| AdmitterStep { name: "hard".into(), admitter: Box::new(Hard { broken }) };
-    let director = director(&queues(&[Some(0.0)])).with_admission(utilization());
-    let Director { policy, .. } = &director;
-    let (profiles, steps) = (random(), broken.iter().map(step).collect());
-    policy.store(Arc::new(Policy::new(profiles, Some(utilization())).with_admitters(steps)));
+    let director = director(&queues(&[Some(0.0)]));
+    let steps = broken.iter().map(step).collect();
+    director.adopt(Policy::new(random(), Some(utilization())).with_admitters(steps));
     director
 }
 
