@@ -23,6 +23,7 @@ use self::instances::{Instance, Instances, Kind};
 use self::role::Role;
 use self::written::Parts;
 
+mod attributes;
 mod data_layer;
 mod deprecated;
 mod facts;
@@ -113,6 +114,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     in_flight::check(&instances, &mut problems);
     let facts = facts::resolve(&instances, &mut problems);
     session::check(file, &instances, &mut problems);
+    attributes::check(&instances, &data.sources.engines, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
     match (profiles, detector) {
