@@ -110,18 +110,24 @@ pub enum Rejection {
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
-    policy: ArcSwap<Policy>,
+    rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
+}
+
+/// What decisions are made by; replaced as a whole while they are made.
+#[derive(Clone, Debug)]
+struct Rules {
+    policy: Arc<Policy>,
     settings: Settings,
     /// None when no plugin needs it.
-    affinity: Option<Affinity>,
+    affinity: Option<Arc<Affinity>>,
 }
 
 /// What a decision is made from, the same from its begin to its end.
 #[derive(Clone, Copy)]
 struct View<'a> {
     snapshot: &'a Snapshot,
-    policy: &'a Policy,
+    rules: &'a Rules,
     began: Instant,
     /// Random.
     dice: u64,
@@ -140,29 +146,52 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, policy: ArcSwap::from_pointee(policy), metrics, settings, affinity: None }
+        let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
+        Self { pool, rules: ArcSwap::from_pointee(rules), metrics }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
     pub fn adopt(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
+    }
+
+    /// The same with other settings, and with another index unless it is the present one.
+    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules {
+            policy: Arc::clone(&policy),
+            settings: settings.clone(),
+            affinity: index.map(|index| self.affinity_over(index, rules)),
+        });
+    }
+
+    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
+        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
+        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
+        present.map_or_else(new, Arc::clone)
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
     #[must_use]
-    pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
-        self.affinity = Some(Affinity::new(index, &self.metrics));
+    pub fn with_prefix(self, index: Arc<Index>) -> Self {
+        let affinity = Arc::new(Affinity::new(index, &self.metrics));
+        let told = |rules: &Arc<Rules>| Rules {
+            affinity: Some(Arc::clone(&affinity)),
+            ..Rules::clone(rules)
+        };
+        self.rules.rcu(told);
         self
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
     pub fn hashing(&self) -> Option<Hashing> {
-        Some(self.affinity.as_ref()?.hashing())
+        Some(self.rules.load().affinity.as_ref()?.hashing())
     }
 
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(self.policy.load().headers())
+        Arc::clone(self.rules.load().policy.headers())
     }
 
     /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
@@ -172,15 +201,15 @@ impl Director {
 
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
     pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
-        let policy = self.policy.load();
+        let rules = self.rules.load();
         let headers =
-            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+            rules.policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
         headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = &self.rules.load().affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
         }
     }
@@ -197,12 +226,7 @@ impl Director {
 
     /// Whether a fault may be answered by letting the gateway go on without us.
     pub fn failure_mode(&self) -> FailureMode {
-        self.mode(&self.pool.load())
-    }
-
-    fn mode(&self, snapshot: &Snapshot) -> FailureMode {
-        let Settings { forced_failure_mode, failure_mode, .. } = &self.settings;
-        forced_failure_mode.or(snapshot.failure_mode()).unwrap_or(*failure_mode)
+        self.rules.load().settings.mode(&self.pool.load())
     }
 
     /// The endpoint at an address, as of now.
@@ -216,11 +240,12 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        let (snapshot, policy) = (self.pool.load(), self.policy.load());
-        let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let (snapshot, rules) = (self.pool.load(), self.rules.load());
+        let clock = &rules.settings.clock;
+        let began = clock.now();
+        let view = View { snapshot: &snapshot, rules: &rules, began, dice };
         let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
-        let took = self.settings.clock.now().saturating_duration_since(began);
+        let took = clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
     }
@@ -231,7 +256,8 @@ impl Director {
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, began, .. } = view;
+        let View { snapshot, rules, began, .. } = view;
+        let policy = &rules.policy;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -251,7 +277,7 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(profile, cx, scratch)
+            self.least_loaded(&rules.settings, profile, cx, scratch)
         } else {
             self.by_policy(ask, view, profile, (scratch, signals))
         }?;
@@ -270,16 +296,15 @@ impl Director {
         profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, began, dice, .. } = view;
+        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
+        if let Some(affinity) = affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
         let cx = context(ask, view, signals);
-        let late =
-            || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
+        let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
         let pass = pass.map_err(|refusal| self.refused(refusal))?;
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
@@ -297,7 +322,7 @@ impl Director {
         if let Some(slot) = chosen {
             decision.in_flight = charged(decision.in_flight, cx, slot);
         }
-        if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
+        if let (Some(affinity), Some(endpoint)) = (affinity, decision.endpoints.first()) {
             affinity.count(endpoint, &signals.prefix);
             affinity.placed(snapshot, endpoint, ask.chain);
         }
@@ -305,7 +330,7 @@ impl Director {
             profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
-        if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
+        if settings.scores && pass.by_policy && !profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
         }
         Ok(decision)
@@ -314,12 +339,13 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
+        settings: &Settings,
         profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
     ) -> Result<Decision, Rejection> {
         let PickContext { snapshot, now, dice, .. } = cx;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
         let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
@@ -335,11 +361,6 @@ impl Director {
         self.count(rung, &faults);
         let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
         Ok(Decision { faults, ..decision })
-    }
-
-    /// Whether a filter that fails is left out.
-    fn opens(&self, snapshot: &Snapshot) -> bool {
-        self.mode(snapshot) == FailureMode::FailOpen
     }
 
     fn refused(&self, refusal: Refusal) -> Rejection {
