@@ -150,15 +150,16 @@ impl Director {
         Self { pool, rules: ArcSwap::from_pointee(rules), metrics }
     }
 
-    /// Decides by another policy from now on; decisions under way end by the old one.
+    /// Decides by another policy from now on; decisions under way end by the old one. Plugins that are built of the same
+    /// keep what they remember.
     pub fn adopt(&self, policy: Policy) {
-        let policy = Arc::new(policy);
+        let policy = Arc::new(policy.after(&self.rules.load().policy));
         self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
     }
 
     /// The same with other settings, and with another index unless it is the present one.
     pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
-        let policy = Arc::new(policy);
+        let policy = Arc::new(policy.after(&self.rules.load().policy));
         self.rules.rcu(|rules| Rules {
             policy: Arc::clone(&policy),
             settings: settings.clone(),
@@ -196,7 +197,7 @@ impl Director {
 
     /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
     pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
-        self.policy.load().facts.agent(headers)
+        self.rules.load().policy.facts.agent(headers)
     }
 
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.

@@ -1,4 +1,4 @@
-//! Several profiles, and what stands between the gateway and the endpoints.
+//! Several profiles, and what they remember when others are adopted.
 
 use bytes::Bytes;
 
@@ -64,4 +64,45 @@ fn an_empty_pool_is_told_before_a_profile_that_is_not_there() {
         placed(&director, Some("gold")),
         [Err(Rejection::NoEndpoints), Err(Rejection::NoEndpoints)]
     );
+}
+
+/// A policy that keeps sessions for so many seconds, under this name of the plugin.
+fn sessions(name: &str, seconds: u32) -> Policy {
+    let text = format!(
+        "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- {{name: {name}, type: session-affinity-filter, \
+         parameters: {{strategy: session_id, sessionIdConfig: {{evictionTtlSeconds: {seconds}}}}}}}\n- type: random-picker\n"
+    );
+    Policy::new(crate::config::load(Some(&text), &[PLUGINS]).unwrap().profiles, None)
+}
+
+/// The endpoints that requests of one session get, one after the other.
+fn of_a_session(director: &Director) -> Vec<usize> {
+    let mut headers = Headers::default();
+    headers.take(&director.headers(), b"x-session-id", &Bytes::from_static(b"chat"));
+    let (request, chain, subset) = (&Parsed::default(), &Chain::default(), &Subset::All);
+    let place = |dice| {
+        let (headers, bodyless, model, priority) = (&headers, false, None, 0);
+        let ask = Ask { request, chain, headers, bodyless, model, priority, subset };
+        director.decide(ask, dice).unwrap().endpoints[0].id.slot.index()
+    };
+    let mut places: Vec<_> = (0..20).map(place).collect();
+    places.dedup();
+    places
+}
+
+#[test]
+fn sessions_outlive_a_policy_where_the_next_keeps_them_in_the_same_way() {
+    let pool = Arc::new(ArcSwap::from_pointee(fixture::snapshot(100)));
+    let director = by(random(), &pool);
+    director.adopt(sessions("a", 60));
+    let place = of_a_session(&director);
+    assert_eq!(place.len(), 1);
+    director.adopt(sessions("a", 60));
+    assert_eq!(of_a_session(&director), place);
+    director.adopt(sessions("a", 61));
+    let elsewhere = of_a_session(&director);
+    assert_eq!(elsewhere.len(), 1);
+    director.adopt(sessions("b", 61));
+    let again = of_a_session(&director);
+    assert!(place != elsewhere || elsewhere != again, "drawn anew from 100 endpoints, twice");
 }
