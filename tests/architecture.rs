@@ -51,7 +51,11 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "server",
         ],
     ),
-    ("cli", Kind::Shell, &["schedule", "config", "server", "sim", "replay", "telemetry", "app"]),
+    (
+        "cli",
+        Kind::Shell,
+        &["schedule", "config", "discovery", "server", "sim", "replay", "telemetry", "app"],
+    ),
 ];
 
 /// What no core module may name: I/O, clocks, global randomness.

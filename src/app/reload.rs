@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::app::scraping::{Prepared, Scraping};
-use crate::app::{Parts, configuration, prefix_index};
+use crate::app::{Parts, configuration, prefix_index, sources};
 use crate::config::{FileDiscovery, Flags, Problem, Resolved, problem, tree};
 use crate::director::Director;
 use crate::discovery::{POLL, Watched};
@@ -65,7 +65,7 @@ impl Reload {
         }
     }
 
-    /// Builds whatever of a version can fail.
+    /// Builds whatever of a version can fail, and refuses what could not be started with.
     fn version(&self, text: &str) -> Result<Version, Vec<Problem>> {
         let mut resolved = crate::config::load(Some(text), &self.tables)?;
         let placed = |problem| {
@@ -79,6 +79,9 @@ impl Reload {
             placed(Problem::error("dataLayer.sources", error.to_string())).to_vec()
         })?;
         if resolved.discovery != self.discovery {
+            sources::check(&self.flags, &resolved).map_err(|why| {
+                placed(Problem::error("dataLayer.discovery", why.to_string())).to_vec()
+            })?;
             let late = Problem::warning("dataLayer.discovery", "takes effect at the next start");
             resolved.warnings.extend(placed(late));
         }
@@ -92,10 +95,12 @@ impl Reload {
         let deciding = configuration::deciding(&self.flags, &resolved, &limits);
         let streaming = configuration::streaming(&self.flags, &resolved, &limits, budget);
         let index = index(prefix.load().as_ref(), resolved.prefix.as_ref());
-        let next = in_force.load().next(resolved.document.clone());
+        let present = in_force.load_full();
+        let next = present.next(resolved.document.clone());
         budget.resize(configuration::size(limits.body_budget));
         prefix.store(index.clone());
-        self.director.adopt_all(configuration::policy(resolved), &deciding, index.as_ref());
+        let same = |name: &str| present.document().agrees(next.document(), name);
+        self.director.adopt_all(configuration::policy(resolved), &deciding, index.as_ref(), same);
         self.streams.store(Arc::new(streaming));
         if let Some(scraper) = scraper {
             self.scraping.adopt(scraper);
