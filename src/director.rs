@@ -156,16 +156,8 @@ impl Director {
         self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
     }
 
-    /// The same with other settings, and with another index unless it is the present one. The plugins of the present
-    /// policy stay, with what they remember, where `same` says of a name that it means the same in both.
-    pub fn adopt_all(
-        &self,
-        mut policy: Policy,
-        settings: &Settings,
-        index: Option<&Arc<Index>>,
-        same: impl Fn(&str) -> bool,
-    ) {
-        policy.profiles.inherit(&self.rules.load().policy.profiles, same);
+    /// The same with other settings, and with another index unless it is the present one.
+    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
         let policy = Arc::new(policy);
         self.rules.rcu(|rules| Rules {
             policy: Arc::clone(&policy),

@@ -40,11 +40,6 @@ impl InForce {
         self.generation
     }
 
-    /// What it says.
-    pub(super) fn document(&self) -> &Document {
-        &self.document
-    }
-
     /// The next one.
     pub(super) fn next(&self, document: Document) -> Self {
         Self { generation: self.generation + 1, ..Self::first(document) }

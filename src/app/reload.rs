@@ -95,12 +95,10 @@ impl Reload {
         let deciding = configuration::deciding(&self.flags, &resolved, &limits);
         let streaming = configuration::streaming(&self.flags, &resolved, &limits, budget);
         let index = index(prefix.load().as_ref(), resolved.prefix.as_ref());
-        let present = in_force.load_full();
-        let next = present.next(resolved.document.clone());
+        let next = in_force.load().next(resolved.document.clone());
         budget.resize(configuration::size(limits.body_budget));
         prefix.store(index.clone());
-        let same = |name: &str| present.document().agrees(next.document(), name);
-        self.director.adopt_all(configuration::policy(resolved), &deciding, index.as_ref(), same);
+        self.director.adopt_all(configuration::policy(resolved), &deciding, index.as_ref());
         self.streams.store(Arc::new(streaming));
         if let Some(scraper) = scraper {
             self.scraping.adopt(scraper);

@@ -119,14 +119,6 @@ pub struct Own {
     limits: Map<String, Value>,
 }
 
-impl Document {
-    /// Whether an instance of this name is the same in both, of the same type with the same parameters.
-    pub fn agrees(&self, other: &Self, name: &str) -> bool {
-        let mut instances = self.plugins.iter().filter(|instance| instance.name == name);
-        instances.next().is_some_and(|instance| other.plugins.contains(instance))
-    }
-}
-
 impl Own {
     /// The limits are those of a process without a memory limit.
     pub(in crate::config) fn of(own: &file::Own) -> Self {

@@ -1,7 +1,5 @@
 //! The profiles of a configuration, and what chooses among them.
 
-use std::sync::Arc;
-
 use crate::schedule::handler::Handler;
 use crate::schedule::handler::single_profile::SingleProfile;
 use crate::schedule::{PickContext, Profile, Relay};
@@ -32,26 +30,6 @@ impl Profiles {
     /// All of them with their names, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Profile)> {
         self.names.iter().map(|name| &**name).zip(&self.list)
-    }
-
-    /// Takes the filters and scorers over that were there before under the same names, with what they remember, where
-    /// `same` says of the name that it means the same.
-    pub fn inherit(&mut self, before: &Self, same: impl Fn(&str) -> bool) {
-        let same = |name: &str, other: &str| name == other && same(name);
-        for profile in &mut self.list {
-            for step in &mut profile.filters {
-                let mut old = before.list.iter().flat_map(|profile| &profile.filters);
-                if let Some(old) = old.find(|old| same(&old.name, &step.name)) {
-                    step.filter = Arc::clone(&old.filter);
-                }
-            }
-            for step in &mut profile.scorers {
-                let mut old = before.list.iter().flat_map(|profile| &profile.scorers);
-                if let Some(old) = old.find(|old| same(&old.name, &step.name)) {
-                    step.scorer = Arc::clone(&old.scorer);
-                }
-            }
-        }
     }
 
     /// What stands between the gateway and the endpoints.
