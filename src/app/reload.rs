@@ -14,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::app::scraping::{Prepared, Scraping};
-use crate::app::{Parts, configuration, prefix_index};
+use crate::app::{Parts, configuration, prefix_index, sources};
 use crate::config::{FileDiscovery, Flags, Problem, Resolved, problem, tree};
 use crate::director::Director;
 use crate::discovery::{POLL, Watched};
@@ -66,7 +66,7 @@ impl Reload {
         }
     }
 
-    /// Builds whatever of a version can fail.
+    /// Builds whatever of a version can fail, and refuses what could not be started with.
     fn version(&self, text: &str) -> Result<Version, Vec<Problem>> {
         let mut resolved = crate::config::load(Some(text), &self.tables)?;
         let placed = |problem| {
@@ -80,6 +80,9 @@ impl Reload {
             placed(Problem::error("dataLayer.sources", error.to_string())).to_vec()
         })?;
         if resolved.discovery != self.discovery {
+            sources::check(&self.flags, &resolved).map_err(|why| {
+                placed(Problem::error("dataLayer.discovery", why.to_string())).to_vec()
+            })?;
             let late = Problem::warning("dataLayer.discovery", "takes effect at the next start");
             resolved.warnings.extend(placed(late));
         }

@@ -23,6 +23,11 @@ use self::instances::{Instance, Instances, Kind};
 use self::role::Role;
 use self::written::Parts;
 
+#[cfg(test)]
+pub(in crate::config) use self::deprecated::instead_of;
+#[cfg(test)]
+pub(in crate::config) use self::reference::NOT_YET;
+
 mod attributes;
 mod data_layer;
 mod deprecated;
@@ -113,6 +118,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
     let facts = facts::resolve(&instances, &mut problems);
+    signals::check_staleness(&instances, &data.sources, &mut problems);
     session::check(file, &instances, &mut problems);
     attributes::check(&instances, &data.sources.engines, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);

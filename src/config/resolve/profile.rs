@@ -16,6 +16,9 @@ use crate::schedule::{Filter, Picker, Profile, Profiles, Scorer, profiles};
 /// The scorers of a configuration that says nothing, with their weights.
 const DEFAULT_SCORERS: [(&str, f64); 1] = [("expected-ttft-scorer", 1.0)];
 
+/// The picker that needs no scorer.
+const RANDOM: &str = "random-picker";
+
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";
 
@@ -113,7 +116,12 @@ impl<'f, 'a> Shared<'f, 'a> {
             later |= matches!(instance.kind, Kind::Later | Kind::Unknown);
             self.add(&mut draft, &path, (instance, *weight), problems);
         }
-        if !later && draft.scorers.is_empty() && problems.len() == before {
+        let random = |step: &Step| {
+            let instance = step.plugin_ref.as_deref().and_then(|name| self.instances.named(name));
+            instance.is_some_and(|instance| instance.type_name() == RANDOM)
+        };
+        let meant = spec.plugins.iter().any(|(_, step)| random(step));
+        if !later && !meant && draft.scorers.is_empty() && problems.len() == before {
             let message = "has no scorer: all endpoints are equal to its picker";
             let problem = Problem::warning(format!("schedulingProfiles[{at}]"), message);
             problems.push(problem.hint("name a scorer, or random-picker to say that it is meant"));
