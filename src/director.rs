@@ -159,15 +159,16 @@ impl Director {
         Self { pool, rules, metrics, calibration }
     }
 
-    /// Decides by another policy from now on; decisions under way end by the old one.
+    /// Decides by another policy from now on; decisions under way end by the old one. Plugins that are built of the same
+    /// keep what they remember.
     pub fn adopt(&self, policy: Policy) {
-        let policy = Arc::new(policy);
+        let policy = Arc::new(policy.after(&self.rules.load().policy));
         self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
     }
 
     /// The same with other settings, and with another index unless it is the present one.
     pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
-        let policy = Arc::new(policy);
+        let policy = Arc::new(policy.after(&self.rules.load().policy));
         self.rules.rcu(|rules| Rules {
             policy: Arc::clone(&policy),
             settings: settings.clone(),

@@ -5,6 +5,7 @@ use crate::schedule::Profile;
 use crate::schedule::registry::PLUGINS;
 
 mod detector;
+mod errors;
 mod profiles;
 
 const HEADER: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
@@ -218,8 +219,8 @@ fn handlers_and_profiles_have_to_match() {
             "plugins:\n- type: queue-scorer\n- type: single-profile-handler\n- {{name: two, type: single-profile-handler}}\n{profiles}"
         ),
         &expect![[r#"
-            epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second
-            epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2
+            epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second (leave one of them out)
+            epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2 (leave the others out, or list header-profile-handler instead)
             epp.yaml:9: error: schedulingProfiles[1].name: another profile is named `a` (give one of them another name)
         "#]],
     );
@@ -296,7 +297,7 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
             epp.yaml:7: error: plugins[0].parameters.sort: unknown field `sort` (known: `maxNumOfEndpoints`)
             epp.yaml:10: warning: plugins[1].parameters.requestTimeout: is deprecated (it has no effect, leave it out)
             epp.yaml:11: error: plugins[1].parameters.maxBusyScore: maxBusyScore is 3 (give a number from 0 to 1)
-            epp.yaml:12: error: plugins[2].parameters: missing field `path`
+            epp.yaml:12: error: plugins[2].parameters: missing field `path` (give `path`)
             epp.yaml:12: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
         "#]],
     );
@@ -327,7 +328,7 @@ fn deprecated_types_are_named_with_what_to_write() {
         &expect![[r#"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
             epp.yaml:3: warning: plugins[1].type: plugin type `by-label` is deprecated (use label-selector-filter)
-            epp.yaml:3: error: plugins[1].parameters: missing field `label`
+            epp.yaml:3: error: plugins[1].parameters: missing field `label` (give `label`)
             epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (leave it out)
         "#]],
     );
