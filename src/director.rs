@@ -19,6 +19,7 @@ use crate::pool::{
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
+use crate::schedule::profile::contained;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
@@ -27,14 +28,19 @@ use crate::schedule::{
 };
 
 use self::admission::Verdict;
-use self::affinity::Affinity;
+use self::calibration::Calibration;
+use self::rules::Rules;
 
 pub use self::policy::Policy;
+pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+mod calibration;
 mod policy;
+mod report;
+mod rules;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -70,6 +76,8 @@ pub struct Decision {
     pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
     /// The charge on the first of them.
     pub in_flight: InFlight,
+    /// What was foretold of the request, to be handed back with [`Director::reported`].
+    pub prediction: Prediction,
     /// How the choice was made.
     pub rung: Rung,
     /// What was left out on the way.
@@ -112,15 +120,7 @@ pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
     rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
-}
-
-/// What decisions are made by; replaced as a whole while they are made.
-#[derive(Clone, Debug)]
-struct Rules {
-    policy: Arc<Policy>,
-    settings: Settings,
-    /// None when no plugin needs it.
-    affinity: Option<Arc<Affinity>>,
+    calibration: Calibration,
 }
 
 /// What a decision is made from, the same from its begin to its end.
@@ -147,41 +147,8 @@ impl Director {
         settings: Settings,
     ) -> Self {
         let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
-        Self { pool, rules: ArcSwap::from_pointee(rules), metrics }
-    }
-
-    /// Decides by another policy from now on; decisions under way end by the old one.
-    pub fn adopt(&self, policy: Policy) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
-    }
-
-    /// The same with other settings, and with another index unless it is the present one.
-    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules {
-            policy: Arc::clone(&policy),
-            settings: settings.clone(),
-            affinity: index.map(|index| self.affinity_over(index, rules)),
-        });
-    }
-
-    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
-        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
-        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
-        present.map_or_else(new, Arc::clone)
-    }
-
-    /// Lets decisions know, and add to, what endpoints have in their caches.
-    #[must_use]
-    pub fn with_prefix(self, index: Arc<Index>) -> Self {
-        let affinity = Arc::new(Affinity::new(index, &self.metrics));
-        let told = |rules: &Arc<Rules>| Rules {
-            affinity: Some(Arc::clone(&affinity)),
-            ..Rules::clone(rules)
-        };
-        self.rules.rcu(told);
-        self
+        let (rules, calibration) = (ArcSwap::from_pointee(rules), Calibration::default());
+        Self { pool, rules, metrics, calibration }
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
@@ -192,6 +159,11 @@ impl Director {
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
         Arc::clone(self.rules.load().policy.headers())
+    }
+
+    /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
+    pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
+        self.rules.load().policy.facts.agent(headers)
     }
 
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
@@ -206,6 +178,29 @@ impl Director {
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.rules.load().affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
+        }
+    }
+
+    /// A request was answered well, and its engine said what it took: what was believed is corrected.
+    ///
+    /// Reads no clock. A fault of ours costs what could be learnt.
+    pub fn reported(&self, report: Report<'_>) {
+        if !contained(|| self.learn(&report)) {
+            self.metrics.degraded("report", "panic");
+        }
+    }
+
+    fn learn(&self, report: &Report<'_>) {
+        let prompt = report.prediction.prompt;
+        if let Some(model) = report.model.filter(|_| prompt.text) {
+            let tokens = report.usage.prompt;
+            if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
+                self.metrics.calibrated(model, ratio.ratio());
+            }
+        }
+        if let Some(affinity) = &self.rules.load().affinity {
+            affinity.calibrated(self.calibration.of_all());
+            affinity.learn(&self.pool.load(), report);
         }
     }
 
@@ -262,6 +257,8 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
+        policy.facts.sense(ask.request, ask.headers, signals);
+        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         let cx = context(ask, view, signals);
         let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
@@ -293,33 +290,38 @@ impl Director {
         let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = affinity.as_ref().filter(|_| informed) {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-        }
+        let seen = affinity.as_ref().filter(|_| informed);
+        let blind = seen.and_then(|affinity| {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
+        });
+        scale(ask, signals);
         let cx = context(ask, view, signals);
         let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
-        let pass = pass.map_err(|refusal| self.refused(refusal))?;
+        let mut pass = pass.map_err(|refusal| self.refused(refusal))?;
+        pass.faults.extend(blind);
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
         }
         let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &pass.faults);
         let chosen = scratch.chosen().next();
         let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
+        let mut prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
+        let tokens = prediction.prompt_tokens.saturating_sub(cached);
         let mut decision =
             decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
         if let Some(slot) = chosen {
             decision.in_flight = charged(decision.in_flight, cx, slot);
         }
         if let (Some(affinity), Some(endpoint)) = (affinity, decision.endpoints.first()) {
-            affinity.count(endpoint, &signals.prefix);
-            affinity.placed(snapshot, endpoint, ask.chain);
+            let known = (ask.chain, &signals.prefix);
+            pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
         }
+        decision.prediction = prediction;
+        self.count(rung, &pass.faults);
         if let Some(endpoint) = decision.endpoints.first() {
             profile.placed(cx, &scratch.candidates, endpoint);
         }
@@ -403,6 +405,15 @@ fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContex
     PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
+/// Counts the tokens of the prompt's blocks as those of the prompt are counted.
+fn scale(ask: Ask<'_>, signals: &mut Signals) {
+    let (counted, tokens) =
+        (ask.request.prompt_tokens, ask.request.tokens(signals.bytes_per_token));
+    if counted > 0 {
+        signals.prefix.scale(tokens as f64 / counted as f64);
+    }
+}
+
 fn decision(
     snapshot: &Snapshot,
     scratch: &Scratch,
@@ -412,8 +423,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    let (faults, scores) = (SmallVec::new(), Vec::new());
-    Some(Decision { endpoints, in_flight, rung, faults, relay: None, scores })
+    let (prediction, faults, scores) = (Prediction::default(), SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, prediction, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.
@@ -421,9 +432,10 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let PickContext { request, snapshot, now, .. } = cx;
     let adapter = cx.model.filter(|model| snapshot.adapts(model));
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
-        tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
+        tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
         at: now,
         streams: request.stream,
         loads: adapter.is_some_and(|adapter| !resident(adapter)),

@@ -13,6 +13,7 @@ use bytes::Bytes;
 use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::request::Parsed;
 
+pub use self::admitter::{Admitter, AdmitterStep};
 pub use self::detector::{Detector, DetectorStep};
 pub use self::handler::{Handler, Relay};
 pub use self::headers::Headers;
@@ -21,8 +22,10 @@ pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
 pub use self::profiles::Profiles;
 pub use self::signals::{Needs, Signals};
 
+pub mod admitter;
 pub(crate) mod capability;
 pub mod detector;
+pub mod facts;
 pub mod filter;
 pub mod handler;
 pub mod headers;
@@ -65,6 +68,11 @@ impl<'a> PickContext<'a> {
     /// True with this probability; another `salt` is another draw, the same one the same.
     pub fn chance(self, probability: f64, salt: u64) -> bool {
         fastrand::Rng::with_seed(self.dice ^ salt).f64() < probability
+    }
+
+    /// Estimated length of the prompt in tokens, by what the model's engines reported of earlier ones.
+    pub fn prompt_tokens(self) -> u64 {
+        self.request.tokens(self.signals.bytes_per_token)
     }
 }
 

@@ -73,6 +73,8 @@ pub(super) fn limits(flags: &Flags, resolved: &Resolved) -> Limits {
 /// How endpoints are chosen.
 pub(super) fn policy(resolved: Resolved) -> Policy {
     Policy::new(resolved.profiles, Some(resolved.detector))
+        .with_admitters(resolved.admitters)
+        .with_facts(resolved.facts)
 }
 
 /// How decisions are made besides.

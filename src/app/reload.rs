@@ -3,7 +3,8 @@
 //!
 //! A version is built as a whole before any of it is adopted. The director takes it in one step: a decision under way ends
 //! by the version that it began with, a stream by the limits that it began with. What was learnt stays: the pool with its
-//! samples and what is in flight, and the prefix index unless the version says other things of it.
+//! samples and what is in flight, the sessions of plugins that are as they were, and the prefix index unless the version
+//! says other things of it.
 //!
 //! Where endpoints come from is not changed while running: that is told, and holds from the next start on.
 

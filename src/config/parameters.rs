@@ -30,6 +30,12 @@ const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 /// Parameters by type, but for those of filters and scorers, in the order in which the type has them.
 static PARAMETERS: &[Parameter] = &[
     Parameter {
+        plugins: &["agent-identity"],
+        name: "additionalSessionHeaders",
+        default: Some("[]"),
+        summary: "Headers to look for before the known ones, in any case.",
+    },
+    Parameter {
         plugins: &["approx-prefix-cache-producer"],
         name: "autoTune",
         default: Some("true"),
@@ -141,19 +147,19 @@ static PARAMETERS: &[Parameter] = &[
         plugins: &["inflight-load-producer"],
         name: "addEstimatedOutputTokens",
         default: Some("false"),
-        summary: "No effect yet: tokens of prompts are counted.",
+        summary: "Whether tokens to be generated count as load of an endpoint as well.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
         name: "outputRatio",
         default: Some("null"),
-        summary: "No effect yet: tokens to be generated for each of the prompt, 0 or more.",
+        summary: "Tokens to be generated for each of the prompt, 0 or more; 1.5 when absent.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
         name: "maxEstimatedOutputTokens",
         default: Some("null"),
-        summary: "No effect yet: the most tokens to be generated that are counted.",
+        summary: "The most tokens to be generated that are counted, 0 or more; no limit but the client's when absent.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -220,6 +226,42 @@ static PARAMETERS: &[Parameter] = &[
         name: "maxNumOfEndpoints",
         default: Some("1"),
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "queueDepthThreshold",
+        default: Some("5.0"),
+        summary: "Waiting requests of an endpoint whose load is 1, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "kvCacheUtilThreshold",
+        default: Some("0.8"),
+        summary: "Used share of the KV cache of an endpoint whose load is 1, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "power",
+        default: Some("5.0"),
+        summary: "How steeply the probability grows, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "k",
+        default: Some("300.0"),
+        summary: "The factor of the probability, which is 1 at most; more than 0.",
+    },
+    Parameter {
+        plugins: &["session-id-producer"],
+        name: "headerName",
+        default: Some("null"),
+        summary: "The header with the id of the session; this or the cookie.",
+    },
+    Parameter {
+        plugins: &["session-id-producer"],
+        name: "cookieName",
+        default: Some("null"),
+        summary: "The cookie with the id of the session; this or the header.",
     },
     Parameter {
         plugins: &["token-producer"],
@@ -308,6 +350,7 @@ mod tests {
             Build::Both(build, _) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
+            Build::Admitter(build) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
             Build::Handler(build) => shown(build(raw)),
             Build::ServedVerifier | Build::Parser => Ok(String::new()),

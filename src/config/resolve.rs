@@ -14,8 +14,9 @@ use crate::config::sources::Sources;
 use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
+use crate::schedule::facts::Facts;
 use crate::schedule::registry::{Build, Plugin};
-use crate::schedule::{DetectorStep, Profiles};
+use crate::schedule::{AdmitterStep, DetectorStep, Profiles};
 
 use self::gates::Gates;
 use self::instances::{Instance, Instances, Kind};
@@ -27,8 +28,10 @@ pub(in crate::config) use self::deprecated::instead_of;
 #[cfg(test)]
 pub(in crate::config) use self::reference::NOT_YET;
 
+mod attributes;
 mod data_layer;
 mod deprecated;
+mod facts;
 mod flow_control;
 mod gates;
 mod handler;
@@ -50,6 +53,10 @@ pub struct Resolved {
     pub profiles: Profiles,
     /// How full the pool is, by which requests below priority 0 are refused.
     pub detector: DetectorStep,
+    /// Which requests below priority 0 are refused as well.
+    pub admitters: Vec<AdmitterStep>,
+    /// What is found out about requests.
+    pub facts: Facts,
     /// The prefix index that the profile asks for; none when it asks for none.
     pub prefix: Option<Settings>,
     /// Which requests are read.
@@ -111,7 +118,9 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
     signals::check_staleness(&instances, &data.sources, &mut problems);
+    let facts = facts::resolve(&instances, &mut problems);
     session::check(file, &instances, &mut problems);
+    attributes::check(&instances, &data.sources.engines, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
     match (profiles, detector) {
@@ -130,6 +139,8 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
                 report_served: instances.iter().any(verifies),
                 profiles,
                 detector,
+                admitters: facts::admitters(&instances),
+                facts,
                 prefix,
                 discovery: data.discovery,
                 sources: data.sources,

@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::director::Decision;
+use crate::director::{Decision, Director};
 use crate::extproc::account::Who;
 use crate::extproc::headers::RequestHeaders;
 use crate::extproc::refusal::Refusal;
@@ -298,7 +298,7 @@ impl Exchange {
         let who = Who {
             model,
             target: model,
-            fairness_id: self.head.fairness_id.text(),
+            fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
         self.account.observed(who, endpoint, in_flight);
@@ -313,6 +313,7 @@ impl Exchange {
         let Asked { parsed, chain, bodyless: _, pieces, len, ended } = *asked;
         let Target { model: target, object } = target;
         self.chain = chain;
+        self.prediction = decision.prediction;
         let model = parsed.model_name();
         self.answer.expect(self.api, model.zip(target.as_deref()));
         if ended != Ended::Trailers {
@@ -342,7 +343,7 @@ impl Exchange {
         let who = Who {
             model,
             target: target.as_deref().or(model),
-            fairness_id: self.head.fairness_id.text(),
+            fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
         // The side car answers, whichever rank has served.
@@ -400,6 +401,11 @@ impl Exchange {
             metadata: Some(metadata),
         }
     }
+}
+
+/// Whose request it is: what the header of the fairness id says, else whose session an agent names.
+fn fairness_id<'a>(head: &'a RequestHeaders, director: &Director) -> Option<&'a str> {
+    head.fairness_id.text().or_else(|| director.agent(&head.asked))
 }
 
 /// A piece that may be held: a small one is copied, as it would keep the whole message in memory that it came in.

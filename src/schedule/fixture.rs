@@ -137,6 +137,7 @@ pub(crate) fn required(plugin: &str) -> Parameters {
         "header-label-affinity-scorer" => {
             serde_json::json!({"headerName": "X-Tier", "labelKey": "tier"})
         }
+        "session-id-producer" => serde_json::json!({"headerName": "x-session-id"}),
         _ => Parameters::Null,
     }
 }

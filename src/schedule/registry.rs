@@ -6,8 +6,8 @@
 use serde::de::DeserializeOwned;
 
 use crate::schedule::{
-    Detector, Filter, Handler, Needs, Picker, Producer, Scorer, detector, filter, handler, picker,
-    producer, scorer,
+    Admitter, Detector, Filter, Handler, Needs, Picker, Producer, Scorer, admitter, detector,
+    filter, handler, picker, producer, scorer,
 };
 
 /// All plugins of this build.
@@ -39,9 +39,12 @@ pub static PLUGINS: &[Plugin] = &[
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
     picker::weighted_random::PLUGIN,
+    producer::agent_identity::PLUGIN,
     producer::approx_prefix_cache::PLUGIN,
     producer::inflight_load::PLUGIN,
+    producer::session_id::PLUGIN,
     producer::token::PLUGIN,
+    admitter::probabilistic::PLUGIN,
     detector::concurrency::PLUGIN,
     detector::utilization::PLUGIN,
     handler::data_parallel::PLUGIN,
@@ -95,6 +98,8 @@ pub enum Build {
     Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
     /// Says how full endpoints are; in a profile a filter, of which the second value says what it means when it leaves none.
     Detector(fn(Parameters) -> Result<Box<dyn Detector>, BadParameters>, Empty),
+    /// Refuses requests below priority 0.
+    Admitter(fn(Parameters) -> Result<Box<dyn Admitter>, BadParameters>),
     /// Settings of where a signal comes from.
     Producer(fn(Parameters) -> Result<Producer, BadParameters>),
     /// Chooses among profiles.
@@ -213,6 +218,7 @@ mod tests {
                 Build::Scorer(build) => build(raw).err(),
                 Build::Both(build, _) => build(raw).err(),
                 Build::Picker(build) => build(raw).err(),
+                Build::Admitter(build) => build(raw).err(),
                 Build::Producer(build) => build(raw).err(),
                 Build::Detector(build, _) => build(raw).err(),
                 Build::Handler(build) => build(raw).err(),

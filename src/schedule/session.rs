@@ -4,8 +4,8 @@
 //! `namespace/name` of the endpoint that served, and the client sends it back. What does not decode, or names no candidate,
 //! is as if it were not there. It is not signed: a client may choose its endpoint among those that the filters leave.
 //!
-//! By `session_id` the client names its session, in the first of some headers that is not blank, and this process remembers
-//! where it went. A session is bound to the endpoint that it was placed on; it keeps that binding when it is placed
+//! By `session_id` the client names its session, in the first of some headers that is not blank or where the
+//! `session-id-producer` finds it, and this process remembers where it went. A session is bound to the endpoint that it was placed on; it keeps that binding when it is placed
 //! elsewhere though the bound one was a candidate, and is bound anew when that was none. A binding is forgotten when it was
 //! not used for a while, `evictionTtlSeconds`. The memory is this replica's alone, and holds no ids, only hashes.
 
@@ -15,10 +15,10 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Deserialize;
-use xxhash_rust::xxh3::xxh3_128;
 
 use crate::pool::{Endpoint, Slot};
 use crate::schedule::PickContext;
+use crate::schedule::facts::session_hash;
 use crate::schedule::headers::header_name;
 use crate::schedule::registry::{BadParameters, Parameters, parameters};
 
@@ -29,13 +29,25 @@ mod bindings;
 /// Longest header value that may name an endpoint: base64 of a namespace and a name, of 253 bytes at most each.
 const LONGEST_TOKEN: usize = 1024;
 
+/// What the producer of sessions calls what it finds, as in the reference.
+const ATTRIBUTE: &str = "SessionID";
+
 /// What tells the endpoint of a session.
 #[derive(Debug)]
 pub(in crate::schedule) enum Session {
     /// This header, by the client.
     Told(String),
-    /// What is remembered of the session that the first of these headers names.
-    Remembered { headers: Vec<String>, bindings: Bindings },
+    /// What is remembered of the session that the first of these names.
+    Remembered { origins: Vec<Origin>, bindings: Bindings },
+}
+
+/// What names a session.
+#[derive(Debug)]
+pub(in crate::schedule) enum Origin {
+    /// A request header, in lower case.
+    Header(String),
+    /// What the producer of sessions finds.
+    Producer,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -95,9 +107,9 @@ impl Default for SessionIdConfig {
 struct Source {
     /// A request header, in any case.
     header: Option<String>,
-    /// An attribute of the request; not supported yet.
+    /// An attribute of the request; there is one, [`ATTRIBUTE`].
     attribute: Option<String>,
-    /// Whose attribute it is.
+    /// Whose attribute it is; the configuration finds it.
     producer: Option<String>,
 }
 
@@ -119,7 +131,7 @@ impl Session {
     pub(in crate::schedule) fn headers(&self) -> Vec<&str> {
         match self {
             Self::Told(header) => vec![header],
-            Self::Remembered { headers, .. } => headers.iter().map(String::as_str).collect(),
+            Self::Remembered { origins, .. } => origins.iter().filter_map(Origin::header).collect(),
         }
     }
 
@@ -144,8 +156,8 @@ impl Session {
                     (&*endpoint.spec.namespace, &*endpoint.spec.name) == (namespace, name)
                 })
             }
-            Self::Remembered { headers, bindings } => {
-                let bound = bindings.find(session(cx, headers)?, cx.now)?;
+            Self::Remembered { origins, bindings } => {
+                let bound = bindings.find(session(cx, origins)?, cx.now)?;
                 find(&|endpoint| endpoint.id == bound)
             }
         }
@@ -158,8 +170,8 @@ impl Session {
         candidates: &[Slot],
         endpoint: &Endpoint,
     ) {
-        let Self::Remembered { headers, bindings } = self else { return };
-        let Some(session) = session(cx, headers) else { return };
+        let Self::Remembered { origins, bindings } = self else { return };
+        let Some(session) = session(cx, origins) else { return };
         let could_have_gone =
             self.endpoint(cx, candidates).is_some_and(|bound| bound != endpoint.id.slot);
         if !could_have_gone {
@@ -172,6 +184,13 @@ impl Session {
         let Self::Told(header) = self else { return None };
         let name = format!("{}/{}", endpoint.spec.namespace, endpoint.spec.name);
         Some((header, Bytes::from(STANDARD.encode(name))))
+    }
+}
+
+impl Origin {
+    fn header(&self) -> Option<&str> {
+        let Self::Header(name) = self else { return None };
+        Some(name)
     }
 }
 
@@ -193,21 +212,23 @@ impl SessionIdConfig {
         let Ok(unused_for) = Duration::try_from_secs_f64(eviction_ttl_seconds) else {
             return refused(format!("evictionTtlSeconds is {eviction_ttl_seconds}, give less"));
         };
-        let headers = sources.iter().map(Source::checked).collect::<Result<_, _>>()?;
-        Ok(Session::Remembered { headers, bindings: Bindings::new(unused_for) })
+        let origins = sources.iter().map(Source::checked).collect::<Result<_, _>>()?;
+        Ok(Session::Remembered { origins, bindings: Bindings::new(unused_for) })
     }
 }
 
 impl Source {
-    /// The header's name in lower case.
-    fn checked(&self) -> Result<String, BadParameters> {
+    fn checked(&self) -> Result<Origin, BadParameters> {
         let refused = |text: &str| Err(BadParameters(format!("sessionIdConfig.sources: {text}")));
         match self {
             Self { header: Some(header), attribute: None, producer: None } => {
-                header_name("sessionIdConfig.sources", header)
+                header_name("sessionIdConfig.sources", header).map(Origin::Header)
+            }
+            Self { header: None, attribute: Some(attribute), .. } if attribute == ATTRIBUTE => {
+                Ok(Origin::Producer)
             }
             Self { header: None, attribute: Some(_), .. } => {
-                refused("an attribute is not supported yet, give a header")
+                refused("there is one attribute, SessionID of session-id-producer")
             }
             _ => refused("give each a header, or an attribute with its producer"),
         }
@@ -215,9 +236,13 @@ impl Source {
 }
 
 /// A hash of the session's id, which is the first value that is not blank.
-fn session(cx: PickContext<'_>, headers: &[String]) -> Option<u128> {
-    let mut values = headers.iter().filter_map(|header| cx.header(header)).map(str::trim);
-    values.find(|value| !value.is_empty()).map(|id| xxh3_128(id.as_bytes()))
+fn session(cx: PickContext<'_>, origins: &[Origin]) -> Option<u128> {
+    origins.iter().find_map(|origin| match origin {
+        Origin::Header(name) => {
+            cx.header(name).map(str::trim).filter(|id| !id.is_empty()).map(session_hash)
+        }
+        Origin::Producer => cx.signals.session,
+    })
 }
 
 #[cfg(test)]

@@ -38,12 +38,13 @@ const DISCOVERY: (&str, &str) = (
 );
 
 /// The kinds of plugins, in the order of a decision.
-const KINDS: [(&str, Is); 8] = [
+const KINDS: [(&str, Is); 9] = [
     ("Profile handlers", |build| matches!(build, Build::Handler(_))),
     ("Filters", |build| matches!(build, Build::Filter(..) | Build::Both(..))),
     ("Scorers", |build| matches!(build, Build::Scorer(_))),
     ("Pickers", |build| matches!(build, Build::Picker(_))),
     ("Saturation detectors", |build| matches!(build, Build::Detector(..))),
+    ("Admitters", |build| matches!(build, Build::Admitter(_))),
     ("Producers", |build| matches!(build, Build::Producer(_))),
     ("Parsers", |build| matches!(build, Build::Parser)),
     ("Test aids", |build| matches!(build, Build::ServedVerifier)),

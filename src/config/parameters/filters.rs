@@ -151,7 +151,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         default: Some(
             "{\"sources\": [{\"header\": \"x-session-id\"}], \"evictionTtlSeconds\": 300, \"evictionSweepSeconds\": 10}",
         ),
-        summary: "`sources` of the other, each a `header`, of which the first that is not blank names the session; `evictionTtlSeconds` after which an unused session is forgotten; `evictionSweepSeconds` has no effect.",
+        summary: "`sources` of the other, each a `header`, or `attribute: SessionID` of the `producer` `session-id-producer`, of which the first that is not blank names the session; `evictionTtlSeconds` after which an unused session is forgotten; `evictionSweepSeconds` has no effect.",
     },
     Parameter {
         plugins: &["utilization-filter"],

@@ -157,7 +157,7 @@ impl<'a> Instance<'a> {
                 Build::Both(..) => &[Role::Filter, Role::Scorer],
                 Build::Picker(_) => &[Role::Picker],
                 Build::Detector(..) => &[Role::Detector],
-                Build::Producer(_) | Build::ServedVerifier => &[],
+                Build::Admitter(_) | Build::Producer(_) | Build::ServedVerifier => &[],
                 Build::Handler(_) => &[Role::Handler],
                 Build::Parser => &[Role::Parser],
             },
@@ -234,6 +234,7 @@ impl<'a> Instance<'a> {
                 Build::Both(build, _) => build(raw).map(drop),
                 Build::Picker(build) => build(raw).map(drop),
                 Build::Detector(build, _) => build(raw).map(drop),
+                Build::Admitter(build) => build(raw).map(drop),
                 Build::Producer(build) => build(raw).map(drop),
                 Build::Handler(build) => build(raw).map(drop),
                 // The reference lets these ignore their parameters.

@@ -2,7 +2,6 @@
 
 /// They are no spelling mistakes: a configuration that names one is refused with other words. Sorted.
 pub(in crate::config) const NOT_YET: &[&str] = &[
-    "agent-identity",
     "always-disagg-multimodal-decider",
     "always-disagg-pd-decider",
     "burst-prefix-cache-producer",
@@ -37,11 +36,9 @@ pub(in crate::config) const NOT_YET: &[&str] = &[
     "prefix-based-pd-decider",
     "priority-holdback-policy",
     "priority-then-time-eviction-order-policy",
-    "probabilistic-admitter",
     "program-aware-fairness",
     "request-attribute-reporter",
     "round-robin-fairness-policy",
-    "session-id-producer",
     "sheddable-eviction-filter",
     "slo-deadline-ordering-policy",
     "slo-headroom-tier-filter",

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 
 use crate::pool::Slot;
+use crate::schedule::headers::header_name;
 use crate::schedule::registry::{BadParameters, Build, Plugin, parameters};
 use crate::schedule::{Needs, PickContext, Scorer};
 
@@ -27,14 +28,11 @@ struct HeaderLabelAffinity {
 
 impl HeaderLabelAffinity {
     fn checked(self) -> Result<Self, BadParameters> {
-        let Ok(name) = self.header_name.parse::<http::HeaderName>() else {
-            let message = format!("headerName is `{}`, give a name of a header", self.header_name);
-            return Err(BadParameters(message));
-        };
+        let header_name = header_name("headerName", &self.header_name)?;
         if self.label_key.is_empty() {
             return Err(BadParameters("labelKey is missing, give the key of a label".to_owned()));
         }
-        Ok(Self { header_name: name.as_str().to_owned(), ..self })
+        Ok(Self { header_name, ..self })
     }
 }
 
@@ -93,8 +91,8 @@ mod tests {
     #[test]
     fn a_name_that_is_none_and_a_missing_one_are_refused() {
         for (header, label, want) in [
-            ("", "tier", "headerName is ``"),
-            ("x y", "tier", "headerName is `x y`"),
+            ("", "tier", "headerName: ``"),
+            ("x y", "tier", "headerName: `x y`"),
             ("x", "", "labelKey"),
         ] {
             let raw = HeaderLabelAffinity { header_name: header.into(), label_key: label.into() };

@@ -115,7 +115,7 @@ fn parameters_that_cannot_be_are_refused_by_name() {
         (sources(json!([])), "sources is empty"),
         (sources(json!([{}])), "give each a header"),
         (sources(two), "give each a header"),
-        (sources(attribute), "an attribute is not supported yet"),
+        (sources(attribute), "there is one attribute, SessionID"),
         (
             json!({"sessionIdConfig": {"evictionTtlSeconds": 0}}),
             "evictionTtlSeconds is 0, give more",
