@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
@@ -22,7 +23,8 @@ use crate::schedule::profile::contained;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch, Signals, least,
+    least_of,
 };
 
 use self::admission::Verdict;
@@ -79,6 +81,8 @@ pub struct Decision {
     pub rung: Rung,
     /// What was left out on the way.
     pub faults: SmallVec<[Fault; 1]>,
+    /// What stands between the gateway and the endpoints; none mostly.
+    pub relay: Option<Relay>,
     /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
     pub scores: Vec<(Arc<Endpoint>, f32)>,
 }
@@ -103,6 +107,8 @@ pub enum Rejection {
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
     Shed,
+    /// It asks for a profile that is not there.
+    NoProfile,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -111,20 +117,28 @@ pub enum Rejection {
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
-    policy: ArcSwap<Policy>,
+    rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
+    calibration: Calibration,
+}
+
+/// What decisions are made by; replaced as a whole while they are made.
+#[derive(Clone, Debug)]
+struct Rules {
+    policy: Arc<Policy>,
     settings: Settings,
     /// None when no plugin needs it.
-    affinity: Option<Affinity>,
-    calibration: Calibration,
+    affinity: Option<Arc<Affinity>>,
 }
 
 /// What a decision is made from, the same from its begin to its end.
 #[derive(Clone, Copy)]
 struct View<'a> {
     snapshot: &'a Snapshot,
-    policy: &'a Policy,
+    rules: &'a Rules,
     began: Instant,
+    /// Random.
+    dice: u64,
 }
 
 thread_local! {
@@ -140,35 +154,71 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        let (policy, calibration) = (ArcSwap::from_pointee(policy), Calibration::default());
-        Self { pool, policy, metrics, settings, affinity: None, calibration }
+        let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
+        let (rules, calibration) = (ArcSwap::from_pointee(rules), Calibration::default());
+        Self { pool, rules, metrics, calibration }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
     pub fn adopt(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
+    }
+
+    /// The same with other settings, and with another index unless it is the present one.
+    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules {
+            policy: Arc::clone(&policy),
+            settings: settings.clone(),
+            affinity: index.map(|index| self.affinity_over(index, rules)),
+        });
+    }
+
+    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
+        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
+        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
+        present.map_or_else(new, Arc::clone)
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
     #[must_use]
-    pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
-        self.affinity = Some(Affinity::new(index, &self.metrics));
+    pub fn with_prefix(self, index: Arc<Index>) -> Self {
+        let affinity = Arc::new(Affinity::new(index, &self.metrics));
+        let told = |rules: &Arc<Rules>| Rules {
+            affinity: Some(Arc::clone(&affinity)),
+            ..Rules::clone(rules)
+        };
+        self.rules.rcu(told);
         self
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
     pub fn hashing(&self) -> Option<Hashing> {
-        Some(self.affinity.as_ref()?.hashing())
+        Some(self.rules.load().affinity.as_ref()?.hashing())
     }
 
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(self.policy.load().headers())
+        Arc::clone(self.rules.load().policy.headers())
+    }
+
+    /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
+    pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
+        self.rules.load().policy.facts.agent(headers)
+    }
+
+    /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
+    pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
+        let rules = self.rules.load();
+        let headers =
+            rules.policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+        headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = &self.rules.load().affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
         }
     }
@@ -190,7 +240,7 @@ impl Director {
                 self.metrics.calibrated(model, ratio.ratio());
             }
         }
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = &self.rules.load().affinity {
             affinity.calibrated(self.calibration.of_all());
             affinity.learn(&self.pool.load(), report);
         }
@@ -208,12 +258,7 @@ impl Director {
 
     /// Whether a fault may be answered by letting the gateway go on without us.
     pub fn failure_mode(&self) -> FailureMode {
-        self.mode(&self.pool.load())
-    }
-
-    fn mode(&self, snapshot: &Snapshot) -> FailureMode {
-        let Settings { forced_failure_mode, failure_mode, .. } = &self.settings;
-        forced_failure_mode.or(snapshot.failure_mode()).unwrap_or(*failure_mode)
+        self.rules.load().settings.mode(&self.pool.load())
     }
 
     /// The endpoint at an address, as of now.
@@ -227,11 +272,12 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        let (snapshot, policy) = (self.pool.load(), self.policy.load());
-        let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
-        let took = self.settings.clock.now().saturating_duration_since(began);
+        let (snapshot, rules) = (self.pool.load(), self.rules.load());
+        let clock = &rules.settings.clock;
+        let began = clock.now();
+        let view = View { snapshot: &snapshot, rules: &rules, began, dice };
+        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
+        let took = clock.now().saturating_duration_since(began);
         self.metrics.decision_duration.observe(took.as_secs_f64());
         decision
     }
@@ -241,9 +287,9 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, began } = view;
+        let View { snapshot, rules, began, .. } = view;
+        let policy = &rules.policy;
         let candidates = &mut scratch.candidates;
         ask.subset.candidates(snapshot, candidates);
         shun(snapshot, candidates, began);
@@ -253,8 +299,10 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
+        policy.facts.sense(ask.request, ask.headers, signals);
         signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
+        let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);
         let admission = policy.admission.as_ref();
         let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
@@ -262,10 +310,11 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut decision = if ask.bodyless {
-            self.least_loaded(&policy.profile, cx, scratch, dice)
+            self.least_loaded(&rules.settings, profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals), dice)
+            self.by_policy(ask, view, profile, (scratch, signals))
         }?;
+        decision.relay = policy.profiles.relay();
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             self.metrics.degraded(decision.rung.name(), fault.cause());
             decision.faults.push(fault);
@@ -277,21 +326,20 @@ impl Director {
         &self,
         ask: Ask<'_>,
         view: View<'_>,
+        profile: &Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
+        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        let seen = self.affinity.as_ref().filter(|_| informed);
+        let seen = affinity.as_ref().filter(|_| informed);
         let blind = seen.and_then(|affinity| {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
         });
         scale(ask, signals);
-        let cx = context(ask, snapshot, signals, began);
-        let late =
-            || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
+        let cx = context(ask, view, signals);
+        let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let pass = profile.pick(cx, limits, scratch);
         let mut pass = pass.map_err(|refusal| self.refused(refusal))?;
         pass.faults.extend(blind);
@@ -310,17 +358,17 @@ impl Director {
         if let Some(slot) = chosen {
             decision.in_flight = charged(decision.in_flight, cx, slot);
         }
-        if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
+        if let (Some(affinity), Some(endpoint)) = (affinity, decision.endpoints.first()) {
             let known = (ask.chain, &signals.prefix);
             pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
         }
         decision.prediction = prediction;
         self.count(rung, &pass.faults);
         if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, endpoint);
+            profile.placed(cx, &scratch.candidates, endpoint);
         }
         decision.faults = pass.faults;
-        if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
+        if settings.scores && pass.by_policy && !profile.scorers.is_empty() {
             decision.scores = scores(snapshot, scratch);
         }
         Ok(decision)
@@ -329,13 +377,13 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded(
         &self,
+        settings: &Settings,
         profile: &Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-        dice: u64,
     ) -> Result<Decision, Rejection> {
-        let PickContext { snapshot, now, .. } = cx;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
+        let PickContext { snapshot, now, dice, .. } = cx;
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
         let pass = profile.guard(cx, limits, scratch);
         let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
         let Scratch { candidates, total, chosen, .. } = scratch;
@@ -351,11 +399,6 @@ impl Director {
         self.count(rung, &faults);
         let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
         Ok(Decision { faults, ..decision })
-    }
-
-    /// Whether a filter that fails is left out.
-    fn opens(&self, snapshot: &Snapshot) -> bool {
-        self.mode(snapshot) == FailureMode::FailOpen
     }
 
     fn refused(&self, refusal: Refusal) -> Rejection {
@@ -398,14 +441,10 @@ impl Rung {
     }
 }
 
-fn context<'a>(
-    ask: Ask<'a>,
-    snapshot: &'a Snapshot,
-    signals: &'a Signals,
-    now: Instant,
-) -> PickContext<'a> {
-    let Ask { request, model, headers, .. } = ask;
-    PickContext { request, model, headers, snapshot, signals, now }
+fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
+    let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
+        (ask, view);
+    PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
 /// Counts the tokens of the prompt's blocks as those of the prompt are counted.
@@ -426,8 +465,8 @@ fn decision(
     let endpoints: SmallVec<[_; 1]> =
         scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
     let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    let (prediction, faults) = (Prediction::default(), SmallVec::new());
-    Some(Decision { endpoints, in_flight, prediction, rung, faults, scores: Vec::new() })
+    let (prediction, faults, scores) = (Prediction::default(), SmallVec::new(), Vec::new());
+    Some(Decision { endpoints, in_flight, prediction, rung, faults, relay: None, scores })
 }
 
 /// The charge with all that the request is going to take on the endpoint of `slot`.
@@ -435,7 +474,8 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let PickContext { request, snapshot, now, .. } = cx;
     let adapter = cx.model.filter(|model| snapshot.adapts(model));
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
         tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
         at: now,

@@ -16,6 +16,7 @@ mod grpc {
     mod oddities;
     mod placement;
     mod plugins;
+    mod profiles;
     mod refusals;
     mod render;
     mod rewriting;

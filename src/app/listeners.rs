@@ -117,6 +117,9 @@ impl Plain {
         );
         let pool = Arc::clone(&parts.pool);
         let insight = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
+        let in_force = Arc::clone(&parts.in_force);
+        let insight =
+            insight.merge(http::json_page("/debug/config", move || in_force.load().shown()));
         tasks.run(
             Plane::Control,
             "admin port",

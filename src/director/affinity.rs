@@ -43,6 +43,11 @@ impl Affinity {
         Self { index, matches }
     }
 
+    /// Whether it is over this index.
+    pub(super) fn is_over(&self, index: &Arc<Index>) -> bool {
+        Arc::ptr_eq(&self.index, index)
+    }
+
     pub(super) fn hashing(&self) -> Hashing {
         self.index.hashing()
     }

@@ -98,6 +98,15 @@ impl Exchange {
             let report = reply::set(SERVED_REPORT, metadata::served_report(metadata));
             change.headers.get_or_insert_default().set_headers.push(report);
         }
+        if let Some(endpoint) = self.account.endpoint() {
+            self.director.answer_headers(endpoint, |name, value| {
+                change
+                    .headers
+                    .get_or_insert_default()
+                    .set_headers
+                    .push(reply::set(name.to_owned(), value));
+            });
+        }
         self.push(reply::headers(Side::Response, change));
         if message.end_of_stream {
             self.complete(now);

@@ -67,7 +67,8 @@ impl<'a> Instances<'a> {
         let mut instances = Self { list: Vec::with_capacity(specs.len()) };
         for (at, spec) in specs.iter() {
             let Some(type_name) = given(spec.kind.as_deref()) else {
-                problems.push(Problem::error(format!("plugins[{at}].type"), "is missing"));
+                let problem = Problem::error(format!("plugins[{at}].type"), "is missing");
+                problems.push(problem.hint("docs/plugins.md lists the types"));
                 continue;
             };
             let name = given(spec.name.as_deref()).unwrap_or(type_name);
@@ -115,7 +116,7 @@ impl<'a> Instances<'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<&Instance<'a>> {
         let Some(name) = given(name) else {
-            problems.push(Problem::error(path, "is missing"));
+            problems.push(missing(path, "name a plugin"));
             return None;
         };
         let Some(instance) = self.named(name) else {
@@ -123,7 +124,8 @@ impl<'a> Instances<'a> {
             return None;
         };
         if !instance.plays(role) {
-            problems.push(Problem::error(path, format!("`{name}` is no {}", role.noun())));
+            let problem = Problem::error(path, format!("`{name}` is no {}", role.noun()));
+            problems.push(problem.hint(format!("name a {}", role.noun())));
             return None;
         }
         Some(instance)
@@ -145,21 +147,22 @@ impl<'a> Instance<'a> {
 
     /// Whether it can play a role; an unknown type may play any.
     pub(super) fn plays(&self, role: Role) -> bool {
-        let built = match self.kind {
+        let built: &[Role] = match self.kind {
             Kind::Unknown => return true,
-            Kind::Discovery => Some(Role::Discovery),
-            Kind::Source | Kind::Later => None,
+            Kind::Discovery => &[Role::Discovery],
+            Kind::Source | Kind::Later => &[],
             Kind::Known(plugin) => match plugin.build {
-                Build::Filter(..) => Some(Role::Filter),
-                Build::Scorer(_) => Some(Role::Scorer),
-                Build::Picker(_) => Some(Role::Picker),
-                Build::Detector(..) => Some(Role::Detector),
-                Build::Producer(_) | Build::ServedVerifier => None,
-                Build::SingleProfileHandler => Some(Role::Handler),
-                Build::Parser => Some(Role::Parser),
+                Build::Filter(..) => &[Role::Filter],
+                Build::Scorer(_) => &[Role::Scorer],
+                Build::Both(..) => &[Role::Filter, Role::Scorer],
+                Build::Picker(_) => &[Role::Picker],
+                Build::Detector(..) => &[Role::Detector],
+                Build::Admitter(_) | Build::Producer(_) | Build::ServedVerifier => &[],
+                Build::Handler(_) => &[Role::Handler],
+                Build::Parser => &[Role::Parser],
             },
         };
-        built == Some(role) || role.has(self.type_name)
+        built.contains(&role) || role.has(self.type_name)
     }
 
     /// Builds the instance, to see whether its parameters are good wherever it is used.
@@ -170,7 +173,8 @@ impl<'a> Instance<'a> {
             && self.plays(Role::Picker)
         {
             let message = format!("{count} is taken for 1");
-            problems.push(Problem::warning(format!("{path}.maxNumOfEndpoints"), message));
+            let problem = Problem::warning(format!("{path}.maxNumOfEndpoints"), message);
+            problems.push(problem.hint("give 1 or more"));
         }
         let before = problems.len();
         self.mistakes(&path, problems);
@@ -201,11 +205,11 @@ impl<'a> Instance<'a> {
         while let Err(BadParameters(message)) = self.built(raw.clone()) {
             match self.culprit(&raw, &message) {
                 Some(culprit) => {
-                    problems.push(Problem::error(format!("{path}.{culprit}"), message));
+                    problems.push(Problem::told(format!("{path}.{culprit}"), &message));
                     raw = without(&raw, &culprit);
                 }
                 None if raw == self.parameters => {
-                    return problems.push(Problem::error(path, message));
+                    return problems.push(Problem::told(path, &message));
                 }
                 // What was taken out may be missed now.
                 None => return,
@@ -227,17 +231,25 @@ impl<'a> Instance<'a> {
             Kind::Known(plugin) => match plugin.build {
                 Build::Filter(build, _) => build(raw).map(drop),
                 Build::Scorer(build) => build(raw).map(drop),
+                Build::Both(build, _) => build(raw).map(drop),
                 Build::Picker(build) => build(raw).map(drop),
                 Build::Detector(build, _) => build(raw).map(drop),
+                Build::Admitter(build) => build(raw).map(drop),
                 Build::Producer(build) => build(raw).map(drop),
+                Build::Handler(build) => build(raw).map(drop),
                 // The reference lets these ignore their parameters.
-                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => Ok(()),
+                Build::ServedVerifier | Build::Parser => Ok(()),
             },
             Kind::Discovery => parameters::<FileDiscovery>(raw).map(drop),
             Kind::Source => Source::read(self.type_name, raw).map_or(Ok(()), |read| read.map(drop)),
             Kind::Later | Kind::Unknown => Ok(()),
         }
     }
+}
+
+/// The problem of something that has to be there.
+pub(super) fn missing(path: impl Into<String>, hint: &str) -> Problem {
+    Problem::error(path, "is missing").hint(hint)
 }
 
 /// A name that is there and not empty.
@@ -285,12 +297,12 @@ fn kind(
     }
     if NOT_YET.contains(&type_name) {
         let message = format!("plugin type `{type_name}` is not supported yet");
-        problems.push(hinted(Problem::error(path, message)));
+        problems.push(hinted(Problem::error(path, message)).or_hint("leave it out"));
         return Kind::Later;
     }
     let sources = TYPES.iter().map(|(name, _)| *name);
     let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
     let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
-    problems.push(problem.nearest(type_name, known));
+    problems.push(problem.nearest(type_name, known).or_hint("docs/plugins.md lists the types"));
     Kind::Unknown
 }
