@@ -124,7 +124,7 @@ impl Affinity {
         }
         let blocks = |tokens: u64| usize::try_from(tokens / one_block).unwrap_or(usize::MAX);
         if missed {
-            self.index.missed(endpoint.id, blocks(short));
+            self.index.missed(endpoint.id, chain, blocks(short));
         } else if cached > tokens(believed) + one_block + unsure {
             let capacity = snapshot.kv_capacity_tokens(slot);
             self.index.found(endpoint.id, chain, blocks(cached - unsure), capacity);

@@ -138,14 +138,15 @@ impl Index {
         self.touch(id.slot, held, hashes, self.capacity(capacity));
     }
 
-    /// An endpoint lacked so many blocks that it was believed to have.
+    /// An endpoint lacked so many blocks of a prompt that it was believed to have.
     ///
     /// It has computed them, so it has them now; but it made room for them as for any new block, so as many of the oldest
-    /// are gone.
-    pub fn missed(&self, id: EndpointId, blocks: usize) {
+    /// are gone, if others than the prompt's.
+    pub fn missed(&self, id: EndpointId, chain: &Chain, blocks: usize) {
         let Some(cache) = self.known(id) else { return };
         if let Some(held) = &mut *cache.blocks.lock() {
-            self.evict(id.slot, held, held.len().saturating_sub(blocks));
+            let left = held.len().saturating_sub(blocks);
+            self.evict(id.slot, held, left.max(chain.hashes().len()));
         }
     }
 

@@ -203,12 +203,13 @@ fn what_was_missing_is_made_room_for_by_the_oldest() {
         index.record(id, &chain(&index, prompt), None);
     }
     let left = || [&b"abcd"[..], b"xyz", b"123"].map(|it| blocks(&index, it, snapshot.ready())[0]);
-    index.missed(id, 2);
+    let missed = |blocks| index.missed(id, &chain(&index, b"123"), blocks);
+    missed(2);
     assert_eq!(left(), [2, 3, 3]);
-    index.missed(id, 3);
+    missed(3);
     assert_eq!(left(), [0, 2, 3]);
-    index.missed(id, usize::MAX);
-    assert_eq!((left(), index.len()), ([0; 3], 0));
+    missed(usize::MAX);
+    assert_eq!((left(), index.len()), ([0, 0, 3], 3), "it has what it computed");
 }
 
 #[test]
@@ -223,7 +224,7 @@ fn what_was_found_is_known_up_to_there_and_within_the_cache() {
     assert_eq!((left(b"abcdef"), left(b"xyz")), (4, 1));
     index.keep(|_| false);
     index.found(id, &prompt, 4, None);
-    index.missed(id, 1);
+    index.missed(id, &prompt, 1);
     assert!(index.is_empty(), "who has left has nothing");
 }
 
@@ -267,7 +268,7 @@ fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
 enum Step {
     Record(usize, Vec<u8>, usize),
     Found(usize, Vec<u8>, usize),
-    Missed(usize, usize),
+    Missed(usize, Vec<u8>, usize),
     Replace(usize),
 }
 
@@ -279,33 +280,33 @@ fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => (0..4_usize, prompt(), 1..24_usize).prop_map(|(at, prompt, room)| Step::Record(at, prompt, room)),
         2 => (0..4_usize, prompt(), 0..14_usize).prop_map(|(at, prompt, had)| Step::Found(at, prompt, had)),
-        2 => (0..4_usize, 0..8_usize).prop_map(|(at, lacked)| Step::Missed(at, lacked)),
+        2 => (0..4_usize, prompt(), 0..8_usize).prop_map(|(at, prompt, lacked)| Step::Missed(at, prompt, lacked)),
         1 => (0..4_usize).prop_map(Step::Replace),
     ]
 }
 
-/// Beginnings of prompts, least recently used first.
-type Model = [Vec<Vec<u8>>; 4];
+/// Beginnings of prompts, least recently used first; none before the first.
+type Model = [Option<Vec<Vec<u8>>>; 4];
 
 fn play(model: &mut Model, step: &Step) {
     match step {
-        Step::Record(at, prompt, room) => {
-            let has = &mut model[*at];
+        Step::Record(at, prompt, room) if !prompt.is_empty() => {
+            let has = model[*at].get_or_insert_default();
             touch(has, prompt, *room);
-            if !prompt.is_empty() {
-                has.drain(..has.len().saturating_sub(*room));
-            }
+            has.drain(..has.len().saturating_sub(*room));
         }
+        Step::Record(..) => {}
         Step::Found(at, prompt, had) => {
-            if !model[*at].is_empty() {
-                touch(&mut model[*at], prompt, *had);
+            if let Some(has) = &mut model[*at] {
+                touch(has, prompt, *had);
             }
         }
-        Step::Missed(at, lacked) => {
-            let oldest = model[*at].len().min(*lacked);
-            model[*at].drain(..oldest);
+        Step::Missed(at, prompt, lacked) => {
+            if let Some(has) = &mut model[*at] {
+                has.drain(..has.len().saturating_sub(prompt.len()).min(*lacked));
+            }
         }
-        Step::Replace(at) => model[*at].clear(),
+        Step::Replace(at) => model[*at] = None,
     }
 }
 
@@ -331,7 +332,9 @@ proptest! {
                 Step::Found(at, prompt, had) => {
                     index.found(ids[*at], &chain(&index, prompt), *had, None);
                 }
-                Step::Missed(at, lacked) => index.missed(ids[*at], *lacked),
+                Step::Missed(at, prompt, lacked) => {
+                    index.missed(ids[*at], &chain(&index, prompt), *lacked);
+                }
                 Step::Replace(at) => {
                     let gone = ids[*at];
                     index.keep(|id| id != gone);
@@ -339,6 +342,7 @@ proptest! {
                 }
             }
         }
+        let model = model.map(Option::unwrap_or_default);
         prop_assert_eq!(index.len(), model.iter().map(Vec::len).sum::<usize>());
         for prompt in &asked {
             let contiguous = |has: &Vec<Vec<u8>>| {
