@@ -23,6 +23,7 @@ use self::instances::{Instance, Instances, Kind};
 use self::role::Role;
 use self::written::Parts;
 
+mod attributes;
 mod data_layer;
 mod deprecated;
 mod facts;
@@ -111,6 +112,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
+    attributes::check(&instances, &data.sources.engines, &mut problems);
     let facts = facts::resolve(&instances, &mut problems);
     session::check(file, &instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);

@@ -46,6 +46,16 @@ impl Attributes {
     /// The most of an endpoint.
     pub const MOST: usize = 16;
 
+    /// What every engine may tell besides, by the reference's names.
+    pub const COMMON: [&str; 6] = [
+        "WaitingQueueSize",
+        "RunningRequestsSize",
+        "KVCacheUsagePercent",
+        "CacheBlockSize",
+        "CacheNumBlocks",
+        "MaxActiveModels",
+    ];
+
     fn find(&self, key: &str) -> Option<f32> {
         let mut all = self.0.iter().flat_map(|all| all.iter());
         all.find_map(|(name, value)| (**name == *key).then_some(*value))
@@ -62,15 +72,23 @@ impl FromIterator<Attribute> for Attributes {
 impl Sample {
     /// A number by its name: the configured one, else the reference's for what every engine may tell.
     pub(in crate::pool) fn attribute(&self, key: &str) -> Option<f32> {
-        self.attributes.find(key).or_else(|| match key {
-            "WaitingQueueSize" => self.waiting,
-            "RunningRequestsSize" => self.running,
-            "KVCacheUsagePercent" => self.kv_usage,
-            "CacheBlockSize" => self.block_size.map(|size| size as f32),
-            "CacheNumBlocks" => self.blocks.map(|blocks| blocks as f32),
-            "MaxActiveModels" => self.adapters.as_ref()?.slots.map(|slots| slots as f32),
-            _ => None,
-        })
+        self.attributes.find(key).or_else(|| self.common(key))
+    }
+
+    /// A number by one of the names [`Attributes::COMMON`].
+    fn common(&self, key: &str) -> Option<f32> {
+        let count = |count: Option<u32>| count.map(|count| count as f32);
+        let adapters = self.adapters.as_ref().and_then(|adapters| adapters.slots);
+        let numbers = [
+            self.waiting,
+            self.running,
+            self.kv_usage,
+            count(self.block_size),
+            count(self.blocks),
+            count(adapters),
+        ];
+        let mut named = Attributes::COMMON.into_iter().zip(numbers);
+        named.find(|(name, _)| *name == key)?.1
     }
 
     /// Whether the page told no load: then it is no page of the engine.

@@ -73,11 +73,11 @@ fn a_handler_of_one_profile_is_refused_several() {
     let both = "plugins: [{type: data-parallel-profile-handler, parameters: {primaryPort: 70000}}, {type: header-profile-handler}]\n";
     refused(
         both,
-        &expect![[r"
+        &expect![[r#"
             epp.yaml:3: warning: plugins[0].type: plugin type `data-parallel-profile-handler` is deprecated (give the pool several target ports)
-            epp.yaml:3: error: plugins[0].parameters.primaryPort: primaryPort is 70000, give 0 to 65535
+            epp.yaml:3: error: plugins[0].parameters.primaryPort: primaryPort is 70000 (give 0 to 65535)
             epp.yaml:3: error: plugins[1]: there is one profile handler, this is a second
-        "]],
+        "#]],
     );
 }
 
@@ -88,12 +88,12 @@ fn each_profile_has_one_picker_and_problems_of_its_own() {
                 - {name: b, plugins: [{pluginRef: max-score-picker}]}\n- {plugins: [{pluginRef: queue-scorer}, {pluginRef: nobody}]}\n";
     refused(
         text,
-        &expect![[r"
-            epp.yaml:5: error: schedulingProfiles[0].plugins[1]: a profile has one picker, this is a second
-            epp.yaml:6: warning: schedulingProfiles[1]: has no scorer: all endpoints are equal to its picker
-            epp.yaml:7: error: schedulingProfiles[2].name: is missing
+        &expect![[r#"
+            epp.yaml:5: error: schedulingProfiles[0].plugins[1]: a profile has one picker, this is a second (leave one of them out)
+            epp.yaml:6: warning: schedulingProfiles[1]: has no scorer: all endpoints are equal to its picker (name a scorer, or random-picker to say that it is meant)
+            epp.yaml:7: error: schedulingProfiles[2].name: is missing (give the profile a name)
             epp.yaml:7: error: schedulingProfiles[2].plugins[1].pluginRef: no plugin is named `nobody` (list it under plugins)
-        "]],
+        "#]],
     );
 }
 
