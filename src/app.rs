@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved};
-use crate::director::{self, Clock, Director, Policy};
+use crate::director::{self, Clock, DecisionLog, Director, Policy};
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
@@ -94,6 +94,8 @@ struct Parts {
     scrapes: Arc<Counters>,
     /// None when the policy asks for none.
     prefix: Option<Arc<Index>>,
+    /// None when decisions are not kept.
+    decisions: Option<Arc<DecisionLog>>,
     readiness: watch::Sender<Readiness>,
     /// Ends the taking of new streams.
     close: CancellationToken,
@@ -146,6 +148,7 @@ impl App {
             budget: Budget::new(usize::try_from(limits.body_budget).unwrap_or(usize::MAX)),
             scrapes: Arc::default(),
             prefix: resolved.prefix.clone().map(prefix_index),
+            decisions: decision_log(&self.flags),
             readiness: watch::Sender::default(),
             close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
@@ -270,6 +273,7 @@ impl App {
             },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
             report_served: resolved.report_served,
+            report_decision: self.flags.pool.decision_header,
         };
         let director = Director::new(
             pool,
@@ -281,9 +285,18 @@ impl App {
         if let Some(prefix) = &parts.prefix {
             director = director.with_prefix(Arc::clone(prefix));
         }
+        if let Some(log) = &parts.decisions {
+            director = director.with_log(Arc::clone(log));
+        }
         let (director, settings) = (Arc::new(director), Arc::new(settings));
         Picker { director, settings, said: Arc::default() }
     }
+}
+
+/// None when none is wanted.
+fn decision_log(flags: &Flags) -> Option<Arc<DecisionLog>> {
+    let entries = flags.pool.decision_log.filter(|entries| *entries > 0)?;
+    Some(Arc::new(DecisionLog::new(entries)))
 }
 
 fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {

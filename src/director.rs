@@ -19,18 +19,26 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals, least, least_of,
+    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
+    Trace, least, least_of,
 };
 
 use self::admission::Verdict;
 use self::affinity::Affinity;
+use self::record::Record;
 
+pub use self::explain::Explanation;
+pub use self::log::{DecisionLog, Wanted};
 pub use self::policy::Policy;
+pub use self::record::Tag;
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+pub mod explain;
+mod log;
 mod policy;
+mod record;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -107,6 +115,17 @@ pub struct Director {
     settings: Settings,
     /// None when no plugin needs it.
     affinity: Option<Affinity>,
+    /// None when decisions are not kept.
+    log: Option<Arc<DecisionLog>>,
+}
+
+/// What was chosen, before it has an effect.
+#[derive(Debug)]
+struct Choice {
+    rung: Rung,
+    faults: SmallVec<[Fault; 1]>,
+    /// Whether the sums of the scores say why.
+    scored: bool,
 }
 
 /// What a decision is made from, the same from its begin to its end.
@@ -130,7 +149,14 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self { pool, policy: ArcSwap::from_pointee(policy), metrics, settings, affinity: None }
+        Self {
+            pool,
+            policy: ArcSwap::from_pointee(policy),
+            metrics,
+            settings,
+            affinity: None,
+            log: None,
+        }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
@@ -143,6 +169,18 @@ impl Director {
     pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
         self.affinity = Some(Affinity::new(index, &self.metrics));
         self
+    }
+
+    /// Keeps what there is to say of each decision that [`decide_as`](Self::decide_as) makes.
+    #[must_use]
+    pub fn with_log(mut self, log: Arc<DecisionLog>) -> Self {
+        self.log = Some(log);
+        self
+    }
+
+    /// Whether decisions are kept.
+    pub fn keeps_log(&self) -> bool {
+        self.log.is_some()
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
@@ -193,49 +231,81 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
+        self.decide_as(None, ask, dice)
+    }
+
+    /// The same, kept under these names in the log of decisions if there is one.
+    ///
+    /// # Errors
+    /// When the request is refused.
+    pub fn decide_as(
+        &self,
+        tag: Option<Tag<'_>>,
+        ask: Ask<'_>,
+        dice: u64,
+    ) -> Result<Decision, Rejection> {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
         let began = self.settings.clock.now();
         let view = View { snapshot: &snapshot, policy: &policy, began };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers, dice));
-        let took = self.settings.clock.now().saturating_duration_since(began);
-        self.metrics.decision_duration.observe(took.as_secs_f64());
+        let kept = self.log.as_ref().zip(tag);
+        let decision = BUFFERS.with_borrow_mut(|buffers| {
+            buffers.0.trace = kept.map(|_| Box::new(Trace::new(Depth::Numbers)));
+            let choice = self.choose(ask, view, buffers, dice);
+            if let (Some((log, tag)), Some(trace)) = (kept, buffers.0.trace.take()) {
+                let took = self.since(began);
+                let notes = (&buffers.1, trace);
+                log.keep(Record::of(Some(tag), (ask, view), notes, &choice, took));
+            }
+            self.place(ask, view, buffers, choice?)
+        });
+        self.metrics.decision_duration.observe(self.since(began).as_secs_f64());
+        if let Err(Rejection::Internal(fault)) = &decision {
+            self.metrics.degraded("refused", fault.cause());
+        }
         decision
     }
 
-    fn place(
+    fn since(&self, began: Instant) -> Duration {
+        self.settings.clock.now().saturating_duration_since(began)
+    }
+
+    /// Chooses, without an effect: what was chosen stands in the scratch.
+    fn choose(
         &self,
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &mut (Scratch, Signals),
         dice: u64,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Choice, Rejection> {
         let View { snapshot, policy, began } = view;
-        let candidates = &mut scratch.candidates;
-        ask.subset.candidates(snapshot, candidates);
-        shun(snapshot, candidates, began);
-        match (candidates.is_empty(), snapshot.synced()) {
+        scratch.candidates.clear();
+        scratch.candidates.extend_from_slice(snapshot.ready());
+        scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
+        scratch.narrow(LeftOut::Silent, |candidates| shun(snapshot, candidates, began));
+        match (scratch.candidates.is_empty(), snapshot.synced()) {
             (true, false) => return Err(Rejection::NotSynced),
             (true, true) => return Err(Rejection::NoEndpoints),
             (false, _) => {}
         }
         signals.prefix.clear();
         let cx = context(ask, snapshot, signals, began);
-        keep_servers(cx, candidates);
-        let admission = policy.admission.as_ref();
-        let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
+        scratch.narrow(LeftOut::Model, |candidates| keep_servers(cx, candidates));
+        let verdict = policy.admission.as_ref().map(|admission| {
+            let Scratch { candidates, trace, .. } = &mut *scratch;
+            admission.judge(ask.priority, cx, candidates, trace.as_deref_mut())
+        });
         if verdict == Some(Verdict::Shed) {
             return Err(Rejection::Shed);
         }
-        let mut decision = if ask.bodyless {
+        let mut choice = if ask.bodyless {
             self.least_loaded(&policy.profile, cx, scratch, dice)
         } else {
             self.by_policy(ask, view, (scratch, signals), dice)
         }?;
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
-            self.metrics.degraded(decision.rung.name(), fault.cause());
-            decision.faults.push(fault);
+            choice.faults.push(fault);
         }
-        Ok(decision)
+        Ok(choice)
     }
 
     fn by_policy(
@@ -244,7 +314,7 @@ impl Director {
         view: View<'_>,
         (scratch, signals): (&mut Scratch, &mut Signals),
         dice: u64,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Choice, Rejection> {
         let View { snapshot, policy: Policy { profile, .. }, began } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
@@ -252,36 +322,19 @@ impl Director {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
         let cx = context(ask, snapshot, signals, began);
-        let late =
-            || self.settings.clock.now().saturating_duration_since(began) > self.settings.deadline;
+        let late = || self.since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
-        let pass = profile.pick(cx, limits, scratch);
-        let pass = pass.map_err(|refusal| self.refused(refusal))?;
+        let Pass { faults, mut by_policy } = profile.pick(cx, limits, scratch).map_err(refused)?;
+        let scored = by_policy && !profile.scorers.is_empty();
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
+            by_policy = false;
+            scratch.note_choice(by_policy);
         }
-        let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &pass.faults);
-        let chosen = scratch.chosen().next();
-        let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
-        let mut decision =
-            decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
-        decision.in_flight = charged(decision.in_flight, cx);
-        if let (Some(affinity), Some(endpoint)) = (&self.affinity, decision.endpoints.first()) {
-            affinity.count(endpoint, &signals.prefix);
-            affinity.placed(snapshot, endpoint, ask.chain);
-        }
-        if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, endpoint);
-        }
-        decision.faults = pass.faults;
-        if self.settings.scores && pass.by_policy && !profile.scorers.is_empty() {
-            decision.scores = scores(snapshot, scratch);
-        }
-        Ok(decision)
+        let rung = if by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
+        Ok(Choice { rung, faults, scored })
     }
 
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
@@ -291,11 +344,10 @@ impl Director {
         cx: PickContext<'_>,
         scratch: &mut Scratch,
         dice: u64,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Choice, Rejection> {
         let PickContext { snapshot, now, .. } = cx;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
-        let pass = profile.guard(cx, limits, scratch);
-        let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
+        let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();
         total.resize(candidates.len(), 0.0);
@@ -305,26 +357,46 @@ impl Director {
         chosen.clear();
         chosen.extend(least_of(total.iter().copied(), dice));
         let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
+        scratch.note_choice(false);
         let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
+        Ok(Choice { rung, faults, scored: false })
+    }
+
+    /// Charges what was chosen, counts it, and tells whoever wants to know.
+    fn place(
+        &self,
+        ask: Ask<'_>,
+        view: View<'_>,
+        (scratch, signals): &(Scratch, Signals),
+        choice: Choice,
+    ) -> Result<Decision, Rejection> {
+        let View { snapshot, policy: Policy { profile, .. }, began } = view;
+        let Choice { rung, faults, scored } = choice;
         self.count(rung, &faults);
-        let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
-        Ok(Decision { faults, ..decision })
+        let endpoints: SmallVec<[_; 1]> =
+            scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
+        let Some(first) = endpoints.first() else { return Err(Rejection::NoEndpoints) };
+        if ask.bodyless {
+            let in_flight = InFlight::begin(&first.live, 0);
+            return Ok(Decision { endpoints, in_flight, rung, faults, scores: Vec::new() });
+        }
+        let cx = context(ask, snapshot, signals, began);
+        let cached = signals.prefix.tokens(first.id.slot);
+        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
+        let in_flight = charged(InFlight::begin(&first.live, tokens), cx);
+        if let Some(affinity) = &self.affinity {
+            affinity.count(first, &signals.prefix);
+            affinity.placed(snapshot, first, ask.chain);
+        }
+        profile.placed(cx, first);
+        let shown = self.settings.scores && scored;
+        let scores = if shown { scores(snapshot, scratch) } else { Vec::new() };
+        Ok(Decision { endpoints, in_flight, rung, faults, scores })
     }
 
     /// Whether a filter that fails is left out.
     fn opens(&self, snapshot: &Snapshot) -> bool {
         self.mode(snapshot) == FailureMode::FailOpen
-    }
-
-    fn refused(&self, refusal: Refusal) -> Rejection {
-        match refusal {
-            Refusal::NoneLeft(Empty::Capability) => Rejection::NoEndpoints,
-            Refusal::NoneLeft(Empty::Load) => Rejection::Saturated,
-            Refusal::FilterFailed(fault) => {
-                self.metrics.degraded("refused", fault.cause());
-                Rejection::Internal(fault)
-            }
-        }
     }
 
     fn count(&self, rung: Rung, faults: &[Fault]) {
@@ -334,6 +406,19 @@ impl Director {
         }
         if faults.is_empty() && rung == Rung::LoadOnly {
             self.metrics.degraded(rung.name(), "no_signals");
+        }
+    }
+}
+
+impl Rejection {
+    /// Why, in a few words.
+    pub fn reason(&self) -> &'static str {
+        match self {
+            Self::NotSynced => "the endpoints are not known yet",
+            Self::NoEndpoints => "no endpoint can serve the request",
+            Self::Saturated => "all endpoints are busy",
+            Self::Shed => "all endpoints are busy and the request is of low priority",
+            Self::Internal(_) => "a filter failed and the pool fails closed",
         }
     }
 }
@@ -366,16 +451,12 @@ fn context<'a>(
     PickContext { request, model, headers, snapshot, signals, now }
 }
 
-fn decision(
-    snapshot: &Snapshot,
-    scratch: &Scratch,
-    prompt_tokens: u64,
-    rung: Rung,
-) -> Option<Decision> {
-    let endpoints: SmallVec<[_; 1]> =
-        scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
-    let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    Some(Decision { endpoints, in_flight, rung, faults: SmallVec::new(), scores: Vec::new() })
+fn refused(refusal: Refusal) -> Rejection {
+    match refusal {
+        Refusal::NoneLeft(Empty::Capability) => Rejection::NoEndpoints,
+        Refusal::NoneLeft(Empty::Load) => Rejection::Saturated,
+        Refusal::FilterFailed(fault) => Rejection::Internal(fault),
+    }
 }
 
 /// The charge with all that the request is going to take besides its prompt.

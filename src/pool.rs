@@ -12,7 +12,7 @@ pub use self::names::Names;
 pub use self::routes::{Routes, Targets};
 pub use self::sample::{Adapters, Reading, Sample};
 pub use self::served::Models;
-pub use self::snapshot::Snapshot;
+pub use self::snapshot::{Roster, Snapshot};
 pub use self::state::{Change, Event, State};
 pub use self::subset::{Allowed, Subset};
 

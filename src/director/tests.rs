@@ -10,6 +10,7 @@ use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::server::clock;
 
 mod admission;
+mod explain;
 
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
@@ -66,10 +67,10 @@ fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> 
 impl Director {
     /// Refuses what may be shed while the detector says that the pool is full.
     pub(crate) fn with_admission(self, detector: DetectorStep) -> Self {
-        let Self { pool, policy, metrics, settings, affinity } = self;
+        let Self { pool, policy, metrics, settings, affinity, log } = self;
         let Policy { profile, .. } = Arc::into_inner(policy.into_inner()).expect("nobody decides");
         let policy = ArcSwap::from_pointee(Policy::new(profile, Some(detector)));
-        Self { pool, policy, metrics, settings, affinity }
+        Self { pool, policy, metrics, settings, affinity, log }
     }
 }
 

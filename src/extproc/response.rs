@@ -91,6 +91,9 @@ impl Exchange {
             let report = reply::set(SERVED_REPORT, metadata::served_report(metadata));
             change.headers.get_or_insert_default().set_headers.push(report);
         }
+        if let Some(report) = self.decision_report() {
+            change.headers.get_or_insert_default().set_headers.push(report);
+        }
         self.push(reply::headers(Side::Response, change));
         if message.end_of_stream {
             self.complete(now);

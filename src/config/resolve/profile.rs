@@ -1,6 +1,7 @@
 //! The `schedulingProfiles` of a configuration file.
 
 use std::collections::HashSet;
+use std::sync::Arc;
 
 use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
@@ -174,7 +175,7 @@ impl<'a> Draft<'a> {
     /// Appends what `name` builds; parameters that do not build are already a problem.
     fn build(&mut self, name: &str, kind: Kind, parameters: &Parameters, weight: Option<f64>) {
         let Kind::Known(plugin) = kind else { return };
-        let (name, raw) = (Box::from(name), parameters.clone());
+        let (name, raw) = (Arc::from(name), parameters.clone());
         let step = |name, empty, filter| FilterStep { name, empty, filter };
         match plugin.build {
             Build::Filter(build, empty) => {
