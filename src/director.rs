@@ -37,16 +37,13 @@ mod admission;
 mod affinity;
 pub mod explain;
 mod log;
+mod place;
 mod policy;
 mod record;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
-
-/// The output tokens that a request is taken to generate, if its client does not allow fewer: the mean of the
-/// conversations that Azure published in 2023 is 211.
-const EXPECTED_OUTPUT: u64 = 211;
 
 /// What a decision needs to know of a request.
 #[derive(Clone, Copy, Debug)]
@@ -362,38 +359,6 @@ impl Director {
         Ok(Choice { rung, faults, scored: false })
     }
 
-    /// Charges what was chosen, counts it, and tells whoever wants to know.
-    fn place(
-        &self,
-        ask: Ask<'_>,
-        view: View<'_>,
-        (scratch, signals): &(Scratch, Signals),
-        choice: Choice,
-    ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
-        let Choice { rung, faults, scored } = choice;
-        self.count(rung, &faults);
-        let endpoints: SmallVec<[_; 1]> =
-            scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
-        let Some(first) = endpoints.first() else { return Err(Rejection::NoEndpoints) };
-        if ask.bodyless {
-            let in_flight = InFlight::begin(&first.live, 0);
-            return Ok(Decision { endpoints, in_flight, rung, faults, scores: Vec::new() });
-        }
-        let cx = context(ask, snapshot, signals, began);
-        let cached = signals.prefix.tokens(first.id.slot);
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
-        let in_flight = charged(InFlight::begin(&first.live, tokens), cx);
-        if let Some(affinity) = &self.affinity {
-            affinity.count(first, &signals.prefix);
-            affinity.placed(snapshot, first, ask.chain);
-        }
-        profile.placed(cx, first);
-        let shown = self.settings.scores && scored;
-        let scores = if shown { scores(snapshot, scratch) } else { Vec::new() };
-        Ok(Decision { endpoints, in_flight, rung, faults, scores })
-    }
-
     /// Whether a filter that fails is left out.
     fn opens(&self, snapshot: &Snapshot) -> bool {
         self.mode(snapshot) == FailureMode::FailOpen
@@ -459,16 +424,6 @@ fn refused(refusal: Refusal) -> Rejection {
     }
 }
 
-/// The charge with all that the request is going to take besides its prompt.
-fn charged(in_flight: InFlight, cx: PickContext<'_>) -> InFlight {
-    let expected = cx.request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
-    let in_flight = in_flight.decoding(expected);
-    match cx.model.filter(|model| cx.snapshot.adapts(model)) {
-        Some(adapter) => in_flight.adapting(adapter, cx.now),
-        None => in_flight,
-    }
-}
-
 /// Leaves out endpoints that seem not to answer, where others are left.
 fn shun(snapshot: &Snapshot, candidates: &mut Vec<Slot>, now: Instant) {
     let answers = |slot: &Slot| !snapshot.endpoint(*slot).is_some_and(|it| it.live.suspect(now));
@@ -480,13 +435,6 @@ fn shun(snapshot: &Snapshot, candidates: &mut Vec<Slot>, now: Instant) {
 /// Whether the policy told nothing apart.
 fn tied(total: &[f32]) -> bool {
     total.windows(2).all(|pair| matches!(pair, [a, b] if a.to_bits() == b.to_bits()))
-}
-
-fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {
-    let scored = scratch.candidates.iter().zip(&scratch.total);
-    scored
-        .filter_map(|(&slot, &total)| Some((Arc::clone(snapshot.endpoint(slot)?), total)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -13,8 +13,10 @@ pub use self::routes::{Routes, Targets};
 pub use self::sample::{Adapters, Reading, Sample};
 pub use self::served::Models;
 pub use self::snapshot::{Roster, Snapshot};
+pub use self::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
 pub use self::state::{Change, Event, State};
 pub use self::subset::{Allowed, Subset};
+pub use self::work::{Outlook, Prompt};
 
 pub mod readiness;
 
@@ -28,5 +30,7 @@ mod routes;
 mod sample;
 mod served;
 mod snapshot;
+mod speed;
 mod state;
 mod subset;
+mod work;

@@ -37,7 +37,7 @@ fn refused(text: &str, expected: &Expect) {
 
 #[test]
 fn without_a_file_or_without_plugins_the_default_policy_holds() {
-    let default = "queue-scorer 2, kv-cache-utilization-scorer 2, lora-affinity-scorer 3, prefix-cache-scorer 3, active-request-scorer 2, max-score-picker";
+    let default = "expected-ttft-scorer 1, max-score-picker";
     let none = load(None, &[PLUGINS]).unwrap();
     assert_eq!((profile(&none).as_str(), none.warnings), (default, vec![]));
     assert_eq!(

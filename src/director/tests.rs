@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::place::EXPECTED_OUTPUT;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;

@@ -181,7 +181,7 @@ impl Account {
             && let Some(placed) = &mut self.placed
         {
             placed.in_flight.answered(now);
-            placed.in_flight.generated(u64::from(seen.events));
+            placed.in_flight.streamed(u64::from(seen.events), now);
         }
         if seen.token && self.answer.first_token.is_none() {
             self.answer.first_token = Some(now);

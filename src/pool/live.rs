@@ -9,6 +9,10 @@ use tokio::sync::Notify;
 
 use crate::pool::activity::Activity;
 use crate::pool::health::Health;
+use crate::pool::work::{Outlook, Prompt, Ticket, Work};
+
+/// Times that tokens of a stream come between two that are taken as samples of a server's speed.
+const SAMPLED: u32 = 7;
 
 /// Counters of one endpoint that requests change themselves.
 ///
@@ -24,6 +28,8 @@ pub struct Live {
     /// Told by the first of the requests in flight.
     begun: Notify,
     health: Health,
+    /// Locked for a walk over the prompts that are not computed.
+    work: Mutex<Work>,
 }
 
 impl Live {
@@ -52,6 +58,11 @@ impl Live {
         self.health.suspect(now)
     }
 
+    /// What is to be expected of it.
+    pub fn outlook(&self, now: Instant) -> Outlook {
+        self.work.lock().outlook(now)
+    }
+
     /// Output tokens that the requests placed here are expected to generate yet.
     pub fn decode_tokens(&self) -> u64 {
         self.decode_tokens.load(Ordering::Relaxed)
@@ -65,6 +76,11 @@ pub struct InFlight {
     prompt_tokens: u64,
     decode_tokens: u64,
     adapter: Option<(Arc<str>, Instant)>,
+    prompt: Option<(Ticket, Prompt)>,
+    /// Its tokens are seen as they come.
+    streams: bool,
+    /// When the last token was seen, and how many since one was taken as a sample.
+    last: Option<(Instant, u32)>,
 }
 
 impl InFlight {
@@ -74,7 +90,23 @@ impl InFlight {
             live.begun.notify_one();
         }
         live.prompt_tokens.fetch_add(prompt_tokens, Ordering::Relaxed);
-        Self { live: Arc::clone(live), prompt_tokens, decode_tokens: 0, adapter: None }
+        Self {
+            live: Arc::clone(live),
+            prompt_tokens,
+            decode_tokens: 0,
+            adapter: None,
+            prompt: None,
+            streams: false,
+            last: None,
+        }
+    }
+
+    /// The prompt is computed after those that were placed before it.
+    #[must_use]
+    pub fn computing(mut self, prompt: Prompt) -> Self {
+        self.give_up();
+        self.prompt = Some((self.live.work.lock().place(prompt), prompt));
+        self
     }
 
     /// Charges the output that is expected as well.
@@ -99,13 +131,29 @@ impl InFlight {
     }
 
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
-    pub fn answered(&mut self, _now: Instant) {
+    pub fn answered(&mut self, now: Instant) {
+        if let Some((ticket, prompt)) = self.prompt.take() {
+            self.live.work.lock().computed(ticket, now);
+            self.streams = prompt.streams;
+            self.last = Some((now, 0));
+        }
         self.computed();
     }
 
     fn computed(&mut self) {
         let tokens = std::mem::take(&mut self.prompt_tokens);
         self.live.prompt_tokens.fetch_sub(tokens, Ordering::Relaxed);
+    }
+
+    /// So many tokens came, at most those that were expected count. Every eighth time they tell of the server's speed.
+    pub fn streamed(&mut self, tokens: u64, now: Instant) {
+        self.generated(tokens);
+        if let Some((last, times)) = self.last.filter(|_| self.streams && tokens > 0) {
+            if times == SAMPLED {
+                self.live.work.lock().decoded(tokens, last, now);
+            }
+            self.last = Some((now, if times == SAMPLED { 0 } else { times + 1 }));
+        }
     }
 
     /// So many tokens were generated, at most those that were expected count.
@@ -118,10 +166,20 @@ impl InFlight {
     /// Another endpoint than the chosen one serves the request: the charge moves there.
     pub fn move_to(&mut self, live: &Arc<Live>) {
         let moved = Self::begin(live, self.prompt_tokens).decoding(self.decode_tokens);
+        let moved = match self.prompt {
+            Some((_, prompt)) => moved.computing(prompt),
+            None => moved,
+        };
         *self = match &self.adapter {
             Some((name, at)) => moved.adapting(name, *at),
             None => moved,
         };
+    }
+
+    fn give_up(&mut self) {
+        if let Some((ticket, _)) = self.prompt.take() {
+            self.live.work.lock().remove(ticket);
+        }
     }
 
     fn forget_adapter(&mut self) {
@@ -133,6 +191,10 @@ impl InFlight {
 
 impl Drop for InFlight {
     fn drop(&mut self) {
+        self.give_up();
+        if std::mem::take(&mut self.streams) {
+            self.live.work.lock().ended();
+        }
         self.computed();
         self.generated(u64::MAX);
         self.forget_adapter();

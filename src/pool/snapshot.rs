@@ -57,6 +57,8 @@ impl Roster {
 #[derive(Clone, Debug)]
 pub(in crate::pool) struct Scraped {
     pub(in crate::pool) sample: Sample,
+    /// Requests that this process had in flight there when the page came.
+    pub(in crate::pool) own: u32,
     /// When the page was asked for: what happened later may not be on it.
     pub(in crate::pool) at: Instant,
     pub(in crate::pool) fresh_for: Duration,
@@ -133,6 +135,16 @@ impl Snapshot {
     /// Requests being computed.
     pub fn running(&self, slot: Slot, now: Instant) -> Reading {
         self.reading(slot, now, |sample| sample.running)
+    }
+
+    /// Requests on an endpoint that are not of this process: those that wait and those that are computed; none where the
+    /// page is stale or does not say. One, and an eighth of our own, are not believed: requests end while a page is made.
+    pub fn foreign(&self, slot: Slot, now: Instant) -> Option<(f32, f32)> {
+        let Scraped { sample, own, .. } = self.scraped(slot).filter(|it| it.usable(now))?;
+        let (waiting, running) = (sample.waiting?, sample.running?);
+        let others = (waiting + running - 1.125 * *own as f32 - 1.0).max(0.0);
+        let waiting = waiting.min(others);
+        Some((waiting, others - waiting))
     }
 
     /// Used share of the KV cache, 0.0 ..= 1.0.

@@ -92,7 +92,8 @@ impl State {
             Event::Scraped { id, sample, at, interval } => {
                 let bridged = interval * FRESH_INTERVALS;
                 let fresh_for = self.staleness.max(bridged);
-                self.scraped(id, Scraped { sample, at, fresh_for, bridged })
+                let own = self.snapshot.by_id(id).map_or(0, |endpoint| endpoint.live.requests());
+                self.scraped(id, Scraped { sample, own, at, fresh_for, bridged })
             }
             Event::Listed { id, models, at } => self.listed(id, models, at),
         }

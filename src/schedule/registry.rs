@@ -13,6 +13,7 @@ use crate::schedule::{
 pub static PLUGINS: &[Plugin] = &[
     filter::header_based_testing::PLUGIN,
     scorer::active_request::PLUGIN,
+    scorer::expected_ttft::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
     scorer::lora_affinity::PLUGIN,
     scorer::prefix_cache::PLUGIN,

@@ -1,6 +1,7 @@
 //! Scorers, one file each.
 
 pub(in crate::schedule) mod active_request;
+pub(in crate::schedule) mod expected_ttft;
 pub(in crate::schedule) mod kv_cache_utilization;
 pub(in crate::schedule) mod lora_affinity;
 pub(in crate::schedule) mod prefix_cache;

@@ -14,13 +14,7 @@ use crate::schedule::registry::{Build, Parameters, Plugin, find};
 use crate::schedule::{Picker, Profile};
 
 /// The scorers of a configuration that says nothing, with their weights.
-const DEFAULT_SCORERS: [(&str, f64); 5] = [
-    ("queue-scorer", 2.0),
-    ("kv-cache-utilization-scorer", 2.0),
-    ("lora-affinity-scorer", 3.0),
-    ("prefix-cache-scorer", 3.0),
-    ("active-request-scorer", 2.0),
-];
+const DEFAULT_SCORERS: [(&str, f64); 1] = [("expected-ttft-scorer", 1.0)];
 
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";

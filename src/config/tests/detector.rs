@@ -27,7 +27,7 @@ fn an_instance_of_the_default_name_sets_its_thresholds_and_is_no_filter() {
         detector(text),
         "utilization-detector: Utilization { queue: 20.0, kv: 0.8, staleness: Some(200ms), limit: 1.0 }\n"
     );
-    assert!(resolved(text).starts_with("queue-scorer 2"), "the default policy holds");
+    assert!(resolved(text).starts_with("expected-ttft-scorer 1"), "the default policy holds");
 }
 
 #[test]

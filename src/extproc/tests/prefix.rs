@@ -99,8 +99,10 @@ fn an_endpoint_that_served_instead_knows_the_prompt() {
 fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
     let (seen, index) = rig();
     let mut hashing = index.hashing();
-    hashing.feed(crate::request::PromptPart::Text(&[b'x'; 1000]));
-    let (chain, request) = (hashing.end(None, None), crate::request::Parsed::default());
+    hashing.feed(crate::request::PromptPart::Text(&[b'x'; 64_000]));
+    let chain = hashing.end(None, None);
+    let mut request = crate::request::Parsed::default();
+    request.prompt_tokens = 16_000;
     let ask = Ask {
         request: &request,
         chain: &chain,
