@@ -24,6 +24,7 @@ use crate::prefix::Index;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::{Counters, Scraper};
 use crate::server;
+use crate::server::admin::Decisions;
 use crate::server::grpc::Service;
 use crate::server::health::{Health, Pulse};
 use crate::server::listener::Incoming;
@@ -217,12 +218,15 @@ impl App {
         let streams = Arc::clone(&parts.metrics.streams);
         let message =
             (self.flags.listen.grpc_max_recv_msg_size, self.flags.listen.grpc_max_send_msg_size);
-        if self.flags.listen.null {
+        let decisions = if self.flags.listen.null {
             routes.add_service(Service::over(Null, streams, message));
+            None
         } else {
             let picker = self.picker(resolved, &limits, parts);
+            let (director, settings) = (Arc::clone(&picker.director), Arc::clone(&picker.settings));
             routes.add_service(Service::over(picker, streams, message));
-        }
+            Some(Decisions { director, settings, log: parts.decisions.clone() })
+        };
         routes.add_service(health.service());
         let refused = parts.metrics.connections.refused.clone();
         let incoming = Incoming::new(listeners.grpc, listeners.security, refused);
@@ -244,7 +248,7 @@ impl App {
         for (plane, pulse) in [Plane::Data, Plane::Control].into_iter().zip(parts.pulses.clone()) {
             tasks.run(plane, "pulse", async move { pulse.beat().await });
         }
-        listeners.plain.serve(&health, parts, self.log_level.clone(), tasks);
+        listeners.plain.serve(&health, parts, (self.log_level.clone(), decisions), tasks);
         tasks.run(Plane::Control, "health", health.follow());
         Ok(())
     }
@@ -273,7 +277,7 @@ impl App {
             },
             ignore_subset: self.flags.pool.disable_endpoint_subset_filter,
             report_served: resolved.report_served,
-            report_decision: self.flags.pool.decision_header,
+            report_decision: self.flags.decisions.decision_header.then_some(extproc::DECISION),
         };
         let director = Director::new(
             pool,
@@ -295,7 +299,7 @@ impl App {
 
 /// None when none is wanted.
 fn decision_log(flags: &Flags) -> Option<Arc<DecisionLog>> {
-    let entries = flags.pool.decision_log.filter(|entries| *entries > 0)?;
+    let entries = flags.decisions.decision_log.filter(|entries| *entries > 0)?;
     Some(Arc::new(DecisionLog::new(entries)))
 }
 

@@ -376,6 +376,11 @@ impl Director {
 }
 
 impl Rejection {
+    /// The plugin that is at fault, if one is.
+    pub fn fault(&self) -> Option<&Fault> {
+        if let Self::Internal(fault) = self { Some(fault) } else { None }
+    }
+
     /// Why, in a few words.
     pub fn reason(&self) -> &'static str {
         match self {

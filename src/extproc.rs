@@ -40,6 +40,7 @@ use self::response::Answer;
 pub use self::budget::Budget;
 pub use self::metadata::DESTINATION;
 pub use self::modes::BodyMode;
+pub use self::rehearsal::{Refused, Rehearsal};
 pub use self::reply::set;
 
 mod account;
@@ -48,11 +49,12 @@ mod headers;
 mod metadata;
 mod modes;
 mod refusal;
+mod rehearsal;
 mod reply;
 mod request;
 mod response;
 
-/// The header of an answer by which its decision is found.
+/// The usual name of the header by which the decision behind an answer is found.
 pub const DECISION: &str = "x-lodesman-decision";
 
 /// How exchanges behave; the same for all.
@@ -78,8 +80,8 @@ pub struct Settings {
     pub ignore_subset: bool,
     /// Whether clients are told which endpoint served them; for conformance tests.
     pub report_served: bool,
-    /// Whether clients are told the id of the decision on their request.
-    pub report_decision: bool,
+    /// The header of an answer that tells clients the id of the decision on their request; none when they are not told.
+    pub report_decision: Option<&'static str>,
 }
 
 /// What the caller does next.
@@ -359,7 +361,7 @@ impl Exchange {
     /// The header of an answer that tells which decision it is owed to; none unless the settings want it.
     fn decision_report(&self) -> Option<HeaderValueOption> {
         let id = || format!("{:016x}", self.decision_id());
-        self.settings.report_decision.then(|| set(DECISION, id()))
+        self.settings.report_decision.map(|name| set(name, id()))
     }
 
     /// Random, of this exchange alone: it decides once.

@@ -19,6 +19,11 @@ impl Affinity {
         Self { index, matches }
     }
 
+    /// The same, counting elsewhere.
+    pub(super) fn aside(&self, metrics: &Metrics) -> Self {
+        Self::new(Arc::clone(&self.index), metrics)
+    }
+
     pub(super) fn hashing(&self) -> Hashing {
         self.index.hashing()
     }

@@ -6,12 +6,15 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
+use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 
 use crate::director::record::{Chosen, Input, Record};
-use crate::director::{Ask, Director, Rejection, View};
+use crate::director::{Ask, Director, View};
+use crate::metrics::Metrics;
 use crate::pool::Slot;
 use crate::schedule::profile::sound;
 use crate::schedule::trace::{FilterTrace, PassTrace, ScorerTrace};
@@ -220,6 +223,20 @@ pub struct ScoreTold {
 }
 
 impl Director {
+    /// A director over the same pool, policy and knowledge of prompts as this one has now; what is counted of its requests
+    /// goes to `metrics`, and it keeps no log.
+    #[must_use]
+    pub fn aside(&self, metrics: Arc<Metrics>) -> Self {
+        Self {
+            pool: Arc::clone(&self.pool),
+            policy: ArcSwap::new(self.policy.load_full()),
+            settings: self.settings.clone(),
+            affinity: self.affinity.as_ref().map(|affinity| affinity.aside(&metrics)),
+            metrics,
+            log: None,
+        }
+    }
+
     /// Chooses endpoints and says why, without an effect: nothing is charged, counted or remembered.
     pub fn explain(&self, ask: Ask<'_>, dice: u64) -> Explanation {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
@@ -287,10 +304,7 @@ impl Record {
                 endpoints: Vec::new(),
                 refused: Some(rejection.reason().to_owned()),
                 rung: None,
-                faults: match rejection {
-                    Rejection::Internal(failed) => vec![fault(failed)],
-                    _ => Vec::new(),
-                },
+                faults: rejection.fault().map(fault).into_iter().collect(),
             },
         }
     }

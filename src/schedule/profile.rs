@@ -219,12 +219,12 @@ impl Profile {
             if let Some(trace) = &mut scratch.trace {
                 trace.filtered(cx, step, (&scratch.before, &scratch.candidates), !done);
             }
-            if !done {
-                let fault = Fault::Panicked(Arc::clone(&step.name));
-                if !limits.leave_out_filters {
+            let fault = (!done).then(|| Fault::Panicked(Arc::clone(&step.name)));
+            match fault {
+                Some(fault) if !limits.leave_out_filters => {
                     return Err(Refusal::FilterFailed(fault));
                 }
-                pass.faults.push(fault);
+                fault => pass.faults.extend(fault),
             }
             if scratch.candidates.is_empty() {
                 return Err(Refusal::NoneLeft(step.empty));

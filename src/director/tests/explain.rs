@@ -1,5 +1,3 @@
-#![expect(clippy::float_cmp, reason = "exact by construction")]
-
 use super::*;
 use crate::director::explain::{CandidateTold, EndpointTold, Explanation};
 use crate::pool::Allowed;
@@ -81,8 +79,8 @@ fn decide_as(director: &Director, id: u64, request_id: &str) -> Result<Decision,
     asking("llama", &Subset::All, |ask| director.decide_as(Some(tag), ask, 3))
 }
 
-fn found(log: &DecisionLog, wanted: Wanted) -> Vec<Explanation> {
-    log.find(&wanted, clock::now())
+fn found(log: &DecisionLog, wanted: &Wanted) -> Vec<Explanation> {
+    log.find(wanted, clock::now())
 }
 
 #[test]
@@ -144,17 +142,17 @@ fn a_decision_is_found_by_its_id_and_by_its_requests() {
     let first = decide_as(&director, 10, "a").unwrap();
     let _second = decide_as(&director, 11, "b").unwrap();
     let _third = decide_as(&director, 12, "a").unwrap();
-    let ids = |wanted| found(&log, wanted).into_iter().filter_map(|told| told.decision);
+    let ids = |wanted| found(&log, &wanted).into_iter().filter_map(|told| told.decision);
     let by_request = Wanted { request_id: Some("a".to_owned()), limit: 9, ..Wanted::default() };
     let newest_first = ["000000000000000c", "000000000000000a"];
     assert_eq!(ids(by_request).collect::<Vec<_>>(), newest_first);
     assert_eq!(ids(Wanted { limit: 2, ..Wanted::default() }).count(), 2);
-    let told = found(&log, Wanted { id: Some(10), limit: 1, ..Wanted::default() }).remove(0);
+    let told = found(&log, &Wanted { id: Some(10), limit: 1, ..Wanted::default() }).remove(0);
     assert_eq!(told.request_id.as_deref(), Some("a"));
     assert_eq!(told.outcome.endpoints, [first.endpoints[0].spec.name.as_str()]);
     let seen = &told.endpoints[first.endpoints[0].id.slot.index()];
     assert_eq!(seen.in_flight.requests, 0, "as it was before its own charge");
-    let later = found(&log, Wanted { id: Some(12), limit: 1, ..Wanted::default() }).remove(0);
+    let later = found(&log, &Wanted { id: Some(12), limit: 1, ..Wanted::default() }).remove(0);
     let tokens: u32 = later.endpoints.iter().map(|told| told.in_flight.prompt_tokens).sum();
     assert_eq!(tokens, 200, "the charges of the two before");
 }
@@ -166,9 +164,9 @@ fn the_log_keeps_the_last_decisions_and_no_more() {
         drop(decide_as(&director, id, "x"));
     }
     assert_eq!(log.len(), 10_000);
-    let all = |limit| found(&log, Wanted { limit, ..Wanted::default() });
+    let all = |limit| found(&log, &Wanted { limit, ..Wanted::default() });
     assert_eq!(all(1)[0].decision.as_deref(), Some("0000000000002741"));
-    assert!(found(&log, Wanted { id: Some(49), limit: 1, ..Wanted::default() }).is_empty());
+    assert!(found(&log, &Wanted { id: Some(49), limit: 1, ..Wanted::default() }).is_empty());
     let (crowded, wide) = logging(10_000, usize::MAX);
     for id in 0..300 {
         drop(decide_as(&crowded, id, "x"));
@@ -181,7 +179,7 @@ fn a_refusal_is_told_and_kept_too() {
     let (director, log) = logging(1, 5);
     let refused = decide_as(&director, 1, "r").unwrap_err();
     assert_eq!(refused, Rejection::Saturated, "the filter leaves nobody");
-    let told = found(&log, Wanted { limit: 1, ..Wanted::default() }).remove(0);
+    let told = found(&log, &Wanted { limit: 1, ..Wanted::default() }).remove(0);
     assert_eq!(told.outcome.refused.as_deref(), Some("all endpoints are busy"));
     assert_eq!(told.passes[0].filters[0].removed[0].endpoint, "pod-0");
     assert!(told.outcome.endpoints.is_empty());
