@@ -25,9 +25,11 @@ use crate::sim::{self, SimArgs};
 use crate::telemetry;
 
 use self::check::CheckArgs;
+use self::replay::ReplayArgs;
 use self::shell::CompletionsArgs;
 
 mod check;
+mod replay;
 mod shell;
 
 const USAGE: u8 = 64;
@@ -49,6 +51,7 @@ struct Cli {
 enum Command {
     Check(CheckArgs),
     Sim(Box<SimArgs>),
+    Replay(Box<ReplayArgs>),
     Completions(CompletionsArgs),
     /// Prints the manual page, in troff.
     Man,
@@ -67,6 +70,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
+        Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
         Some(Command::Man) => told(shell::man(Cli::command())),
     }

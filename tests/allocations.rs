@@ -68,7 +68,8 @@ fn by(configuration: Option<&str>, endpoints: u16) -> (Director, Chain) {
 fn a_decision_with_warm_buffers_allocates_nothing() {
     for endpoints in [1, 8, 1000] {
         let (director, chain) = director(endpoints);
-        let (request, subset) = (Parsed::default(), Subset::All);
+        let (mut request, subset) = (Parsed::default(), Subset::All);
+        request.prompt_tokens = 8_000;
         let ask = Ask {
             request: &request,
             chain: &chain,

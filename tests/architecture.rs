@@ -51,7 +51,11 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "server",
         ],
     ),
-    ("cli", Kind::Shell, &["schedule", "config", "server", "sim", "replay", "telemetry", "app"]),
+    (
+        "cli",
+        Kind::Shell,
+        &["units", "schedule", "config", "server", "sim", "replay", "telemetry", "app"],
+    ),
 ];
 
 /// What no core module may name: I/O, clocks, global randomness.

@@ -114,3 +114,59 @@ impl Speed {
         self.load = Some(known + LOAD_SHARE * (seconds.clamp(0.0, 16.0 * known) - known));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::clock;
+
+    fn learnt(seconds: &[f32]) -> Speed {
+        let (mut speed, now) = (Speed::default(), clock::now());
+        seconds.iter().for_each(|&seconds| speed.computed(8_000.0, seconds, 0.0, now));
+        speed
+    }
+
+    fn second(speed: Speed) -> f32 {
+        8_000.0 * speed.prompt_token(PROMPT_TOKEN_SECONDS, 0.1)
+    }
+
+    #[test]
+    fn one_that_was_held_up_tells_little() {
+        let mut times = vec![1.0; 30];
+        times.push(600.0);
+        let held_up = second(learnt(&times));
+        assert!((1.0..1.3).contains(&held_up), "{held_up}");
+    }
+
+    #[test]
+    fn another_speed_is_learnt_within_some_prompts() {
+        let mut times = vec![1.0; 100];
+        times.extend([2.0; 30]);
+        let slower = second(learnt(&times));
+        assert!((1.6..2.0).contains(&slower), "{slower}");
+    }
+
+    #[test]
+    fn what_was_learnt_long_ago_gives_way_to_what_is_expected() {
+        let slow = learnt(&[4.0; 30]);
+        let later = slow.at(clock::now() + HALF_LIFE * 20);
+        assert!(later.tokens < 0.06 * slow.tokens);
+        assert!((second(later) - second(slow)).abs() < 0.01, "the ratio stays");
+    }
+
+    #[test]
+    fn work_for_others_is_taken_off() {
+        let (mut speed, now) = (Speed::default(), clock::now());
+        (0..9).for_each(|_| speed.computed(8_000.0, 1.5, 0.5, now));
+        assert!((second(speed) - 1.0).abs() < 0.01);
+        speed.computed(8_000.0, 0.0, 1e9, now);
+        assert!(speed.seconds >= 0.0);
+    }
+
+    #[test]
+    fn nothing_decodes_in_no_time_and_each_further_sequence_adds_little() {
+        let speed = Speed::default();
+        assert!(speed.step(0.0).abs() < f32::EPSILON);
+        assert!((speed.step(1.0) - 0.02).abs() < 1e-6 && (speed.step(51.0) - 0.04).abs() < 1e-6);
+    }
+}

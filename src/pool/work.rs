@@ -152,3 +152,93 @@ impl Work {
         self.done.map_or(prompt.at, |done| done.max(prompt.at))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::server::clock;
+
+    const STEP: Duration = Duration::from_secs(1);
+
+    fn prompt(tokens: u64, at: Instant) -> Prompt {
+        Prompt { tokens, at, streams: true, loads: false }
+    }
+
+    fn near(left: f32, right: f32) -> bool {
+        (left - right).abs() <= 0.01 * right.abs().max(1.0)
+    }
+
+    #[test]
+    fn a_prompt_grows_shorter_and_is_done_with_its_first_token() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let first = work.place(prompt(8_000, start));
+        let second = work.place(prompt(4_000, start));
+        assert!(near(work.outlook(start).prompt_tokens, 12_000.0));
+        assert!(near(work.outlook(start + STEP / 2).prompt_tokens, 8_000.0));
+        let late = work.outlook(start + STEP * 10);
+        assert!(near(late.prompt_tokens, 4_400.0), "the head is not done: {late:?}");
+        work.computed(first, start + STEP);
+        let after = work.outlook(start + STEP);
+        assert!(near(after.prompt_tokens, 4_000.0) && near(after.decoding, 1.0), "{after:?}");
+        assert!(work.remove(second).is_some() && work.remove(second).is_none());
+        work.ended();
+        assert!(near(work.outlook(start + STEP).decoding, 0.0));
+    }
+
+    #[test]
+    fn an_answer_as_a_whole_is_taken_to_be_computed_in_time() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let whole = Prompt { streams: false, ..prompt(8_000, start) };
+        let (first, _) = (work.place(whole), work.place(whole));
+        let outlook = work.outlook(start + STEP + STEP / 2);
+        assert!(near(outlook.prompt_tokens, 4_000.0), "{outlook:?}");
+        assert!(near(outlook.decoding, 1.0), "{outlook:?}");
+        work.computed(first, start + STEP * 9);
+        assert!(near(work.outlook(start + STEP * 9).speed.tokens, 0.0), "nothing is learnt of it");
+    }
+
+    #[test]
+    fn the_speed_is_learnt_from_what_came_one_after_the_other() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let mut now = start;
+        for _ in 0..40 {
+            let tickets = [3_000, 5_000].map(|tokens| work.place(prompt(tokens, now)));
+            work.computed(tickets[0], now + STEP * 3 / 4);
+            work.computed(tickets[1], now + STEP * 2);
+            [0, 1].map(|_| work.ended());
+            now += STEP * 3;
+        }
+        let token = work.outlook(now).speed.prompt_token(PROMPT_TOKEN_SECONDS, 100.0);
+        // 50 ms of the two seconds go to the sequence that decodes meanwhile.
+        assert!(near(token * 8_000.0, 1.95), "twice as slow as expected: {token}");
+    }
+
+    #[test]
+    fn an_adapter_that_is_loaded_tells_of_loads_and_not_of_prompts() {
+        let (mut work, mut now) = (Work::default(), clock::now());
+        for _ in 0..20 {
+            let ticket = work.place(Prompt { loads: true, ..prompt(800, now) });
+            now += STEP * 11 / 10;
+            work.computed(ticket, now);
+            work.ended();
+        }
+        let speed = work.outlook(now).speed;
+        assert!(near(speed.load(), 1.0) && near(speed.tokens, 0.0), "{speed:?}");
+    }
+
+    #[test]
+    fn steps_are_learnt_while_no_prompt_is_computed() {
+        let (mut work, start) = (Work::default(), clock::now());
+        let ticket = work.place(prompt(8, start));
+        work.computed(ticket, start);
+        let slow = Duration::from_millis(60);
+        let busy = work.place(prompt(8, start));
+        (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
+        assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 20.0), "not while it computes");
+        work.remove(busy);
+        (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
+        assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 60.0));
+    }
+}

@@ -26,6 +26,11 @@ impl<'a> Asked<'a> {
         Self { request, headers: Headers::default(), signals, snapshot }
     }
 
+    /// Has a prompt of so many tokens.
+    pub(crate) fn tokens(&mut self, tokens: u64) {
+        self.request.prompt_tokens = tokens;
+    }
+
     /// Has these headers, of which a plugin reads the wanted ones.
     pub(crate) fn headers(&mut self, wanted: &[&str], pairs: &[(&str, &'static str)]) {
         let wanted: Vec<_> = wanted.iter().map(|&name| Arc::from(name)).collect();
@@ -64,7 +69,8 @@ pub(crate) fn sampled(samples: &[Option<Sample>], now: Instant) -> Snapshot {
     state.snapshot()
 }
 
-fn state(count: u16) -> State {
+/// The pool of [`snapshot`] to be changed.
+pub(crate) fn state(count: u16) -> State {
     pool((0..count).map(|n| ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into()))
 }
 

@@ -24,8 +24,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{collections::VecDeque, sync::Arc, time::Duration};
 
+pub use self::kv::Spread;
 pub use self::spec::EngineSpec;
 use self::{adapters::AdapterSlots, kv::Kv, request::Request};
 
@@ -117,6 +118,18 @@ impl Engine {
         let block_tokens = self.spec.block_tokens();
         let longest = prompt_tokens.saturating_sub(1) / block_tokens;
         self.kv.hits(blocks.get(..longest).unwrap_or(blocks)).blocks * block_tokens
+    }
+
+    /// The least time that the prefill of this prompt can take from the end of the present step on, with those that
+    /// are begun before it: blocks that requests here have in common with it count as hits.
+    pub fn least_prefill(&self, prompt_tokens: usize, blocks: &[u64]) -> Duration {
+        let requests = || self.running.iter().chain(&self.waiting);
+        let common = requests().map(|request| request.common_blocks(blocks)).max();
+        let longest = prompt_tokens.saturating_sub(1) / self.spec.block_tokens();
+        let common = common.unwrap_or(0).min(longest) * self.spec.block_tokens();
+        let own = prompt_tokens.max(1) - common.max(self.cached_tokens(prompt_tokens, blocks));
+        let begun: usize = self.running.iter().map(Request::prefill_left).sum();
+        self.spec.prefill(own + begun)
     }
 
     /// Adapters that need no loading, at most `adapter_slots`.
@@ -246,6 +259,8 @@ pub struct Counters {
     pub cached_tokens: u64,
     /// Tokens computed in prefill, those computed again after a preemption included.
     pub prefill_tokens: u64,
+    /// How many of these were computed before, by the same request.
+    pub recomputed_tokens: u64,
     /// Output tokens.
     pub generated_tokens: u64,
     /// Times an adapter was loaded.

@@ -178,3 +178,6 @@ fn full(cx: PickContext<'_>, slot: Slot) -> f32 {
         Reading::Stale | Reading::Unknown => 0.0,
     }
 }
+
+#[cfg(test)]
+mod tests;

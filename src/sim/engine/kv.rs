@@ -172,7 +172,7 @@ fn is_idle(block: Option<&Shared>, stamp: u32) -> bool {
 /// Spreads a block hash over the table: one multiplication (Fibonacci hashing) and a rotation that
 /// brings the well-mixed high bits down. Block hashes are trusted, so no keyed hash is needed.
 #[derive(Clone, Copy, Debug, Default)]
-struct Spread(u64);
+pub struct Spread(u64);
 
 impl Hasher for Spread {
     fn finish(&self) -> u64 {

@@ -28,6 +28,8 @@ pub(super) struct Request {
     pub(super) planned: usize,
     /// Prompt tokens that were hits at the first admission; none before.
     cached_tokens: Option<usize>,
+    /// Leading tokens that it had in the cache when it was last preempted.
+    lost: usize,
 }
 
 impl Request {
@@ -47,6 +49,7 @@ impl Request {
             generated: 0,
             planned: 0,
             cached_tokens: None,
+            lost: 0,
         }
     }
 
@@ -58,6 +61,24 @@ impl Request {
     /// Tokens that are to be computed before the next output token.
     pub(super) fn remaining(&self) -> usize {
         self.prompt_tokens + self.generated - self.computed
+    }
+
+    /// Tokens of the prompt that are not computed.
+    pub(super) fn prefill_left(&self) -> usize {
+        self.prefill_end.saturating_sub(self.computed)
+    }
+
+    /// Leading blocks that it has in common with another prompt. Each hash is one of all blocks up to it, so that they
+    /// are equal up to some block and differ from there on.
+    pub(super) fn common_blocks(&self, blocks: &[u64]) -> usize {
+        let own = self.blocks.get(..self.shareable).unwrap_or_default();
+        let (mut equal, mut different) = (0, own.len().min(blocks.len()) + 1);
+        while different - equal > 1 {
+            let middle = usize::midpoint(equal, different);
+            let same = own.get(middle - 1) == blocks.get(middle - 1);
+            if same { equal = middle } else { different = middle }
+        }
+        equal
     }
 
     /// Blocks to be added before `tokens` more can be computed.
@@ -78,18 +99,20 @@ impl Request {
     }
 
     /// Starts, or starts again, from `hits` leading blocks that are in the cache.
-    /// Returns prompt tokens and hits of a request that starts for the first time.
-    pub(super) fn start(&mut self, hits: usize, block_tokens: usize) -> Option<(usize, usize)> {
+    pub(super) fn start(&mut self, hits: usize, block_tokens: usize) -> Start {
         self.shared = hits;
         self.computed = hits * block_tokens;
         self.prefill_end = self.prompt_tokens + self.generated;
-        let first = self.cached_tokens.is_none();
-        let cached = *self.cached_tokens.get_or_insert(self.computed);
-        first.then_some((self.prompt_tokens, cached))
+        if self.cached_tokens.is_some() {
+            return Start::Again { lost_tokens: self.lost.saturating_sub(self.computed) };
+        }
+        self.cached_tokens = Some(self.computed);
+        Start::First { prompt_tokens: self.prompt_tokens, cached_tokens: self.computed }
     }
 
     /// Returns to the state before it was started; its output stands.
     pub(super) fn reset(&mut self) {
+        self.lost = self.computed;
         (self.shared, self.private, self.computed, self.planned) = (0, 0, 0, 0);
     }
 
@@ -116,4 +139,13 @@ impl Request {
     pub(super) fn is_finished(&self) -> bool {
         self.generated >= self.output_tokens
     }
+}
+
+/// What a start means for the totals.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Start {
+    /// It had not been started before.
+    First { prompt_tokens: usize, cached_tokens: usize },
+    /// It had been preempted, and has so many tokens to compute that it had then.
+    Again { lost_tokens: usize },
 }

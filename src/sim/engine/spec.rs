@@ -39,6 +39,12 @@ impl EngineSpec {
         self.kv_tokens / self.block_tokens()
     }
 
+    /// Time to compute so many prompt tokens, without steps that others share.
+    pub(super) fn prefill(&self, tokens: usize) -> Duration {
+        let seconds = tokens as f64 / self.prefill_tokens_per_second * self.slowdown;
+        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    }
+
     /// As given, at least 1.
     pub(super) fn block_tokens(&self) -> usize {
         self.block_tokens.max(1)

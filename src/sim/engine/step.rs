@@ -2,7 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Engine, EngineSpec, Event, InStep, request::Request};
+use super::{
+    Engine, EngineSpec, Event, InStep,
+    request::{Request, Start},
+};
 
 impl Engine {
     /// Runs one step that begins now, adds what happens at its end to `events`, and returns how
@@ -103,9 +106,12 @@ impl Engine {
             return None;
         }
         let mut request = self.waiting.remove(at)?;
-        if let Some((queried, cached)) = request.start(hits.blocks, block_tokens) {
-            self.counters.queried_tokens += queried as u64;
-            self.counters.cached_tokens += cached as u64;
+        match request.start(hits.blocks, block_tokens) {
+            Start::First { prompt_tokens, cached_tokens } => {
+                self.counters.queried_tokens += prompt_tokens as u64;
+                self.counters.cached_tokens += cached_tokens as u64;
+            }
+            Start::Again { lost_tokens } => self.counters.recomputed_tokens += lost_tokens as u64,
         }
         self.kv.hold(request.shared_chain());
         request.private = if self.kv.take(private) { private } else { 0 };

@@ -1,0 +1,160 @@
+//! `lodesman replay`: what users would have seen under one policy or another.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use crate::cli::{CONFIGURATION, FAULT, USAGE, fail, say};
+use crate::replay::{self, Contender, Fleet, Grid, Report, Source, TraceError, Workload};
+use crate::sim::engine::EngineSpec;
+
+pub(super) use self::args::ReplayArgs;
+
+mod args;
+
+/// Pods that a trace is replayed on unless told.
+const TRACE_PODS: usize = 16;
+
+/// Why nothing was replayed.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+pub(super) fn run(args: &ReplayArgs) -> ExitCode {
+    match replayed(args).and_then(|report| print(&report, args)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure { code, message }) => fail(code, &message),
+    }
+}
+
+fn print(report: &Report, args: &ReplayArgs) -> Result<(), Failure> {
+    if let Some(path) = &args.plot {
+        let svg = report.svg().map_err(|error| fault(error.to_string()))?;
+        let wrote = std::fs::write(path, svg);
+        wrote.map_err(|error| fault(format!("{}: {error}", path.display())))?;
+    }
+    let text = if args.json {
+        let json = serde_json::to_string_pretty(report);
+        json.map_err(|error| fault(error.to_string()))? + "\n"
+    } else {
+        report.to_string()
+    };
+    say(text.as_bytes()).map_err(|error| fault(error.to_string()))
+}
+
+fn replayed(args: &ReplayArgs) -> Result<Report, Failure> {
+    let fleets = fleets(args)?;
+    let policies = args.policy.iter().map(|name| Ok((name.clone(), contender(name)?)));
+    let policies = policies.collect::<Result<Vec<_>, Failure>>()?;
+    let source = source(args)?;
+    let loads: Vec<_> = match (args.load.as_slice(), args.what.kind()) {
+        ([], kind) => vec![kind.and_then(replay::Kind::load)],
+        (loads, _) => loads.iter().copied().map(Some).collect(),
+    };
+    let grid = Grid {
+        source: &source,
+        fleets: &fleets,
+        loads: &loads,
+        policies: &policies,
+        seeds: args.seeds,
+    };
+    let progress = progress(grid.runs());
+    let runs = grid.rows(replay::run, || progress.inc(1));
+    progress.finish_and_clear();
+    Ok(Report { runs: runs.map_err(|error| fault(error.to_string()))? })
+}
+
+/// A bar on standard error; on a terminal only, which is what it looks for itself.
+fn progress(runs: usize) -> ProgressBar {
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} runs, {eta} left");
+    let bar = ProgressBar::new(runs as u64);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+fn source(args: &ReplayArgs) -> Result<Source, Failure> {
+    if let Some(kind) = args.what.kind() {
+        return Ok(Source::Generated { kind, shape: args.shape.over(kind.shape()) });
+    }
+    let Some(file) = &args.what.trace else { return Err(usage("nothing to replay")) };
+    let mut workload = trace(file)?;
+    if let Some(limit) = args.limit {
+        workload.limit(limit.0);
+    }
+    Ok(Source::Trace { workload, jitter: args.jitter })
+}
+
+fn trace(path: &Path) -> Result<Workload, Failure> {
+    let name = path.display();
+    let file = File::open(path).map_err(|error| usage(format!("{name}: {error}")))?;
+    replay::read(BufReader::new(file)).map_err(|error| match error {
+        TraceError::Malformed { line, problem } => bad(format!("{name}:{line}: {problem}")),
+        TraceError::Unreadable(cause) => bad(format!("{name}: {cause}")),
+        TraceError::Empty => bad(format!("{name}: {error}")),
+    })
+}
+
+fn contender(name: &str) -> Result<Contender, Failure> {
+    if let Some(contender) = Contender::named(name) {
+        return Ok(contender);
+    }
+    let text = std::fs::read_to_string(name).map_err(|error| {
+        let known = Contender::NAMES.join(", ");
+        usage(format!("--policy {name}: no built-in policy ({known}), nor a file: {error}"))
+    })?;
+    Contender::configured(&text).map_err(|problems| {
+        let lines = problems.iter().map(|problem| problem.in_file(name).to_string());
+        bad(lines.collect::<Vec<_>>().join("\n"))
+    })
+}
+
+fn fleets(args: &ReplayArgs) -> Result<Vec<Fleet>, Failure> {
+    let kind = args.what.kind();
+    let usual = kind.map_or(TRACE_PODS, replay::Kind::pods);
+    let sizes = if args.pods.is_empty() { vec![usual] } else { args.pods.clone() };
+    sizes.into_iter().map(|pods| fleet(args, pods)).collect()
+}
+
+fn fleet(args: &ReplayArgs, pods: usize) -> Result<Fleet, Failure> {
+    let usual = EngineSpec::default();
+    let adapter_load = args.adapter_load.map(|load| load.0);
+    let usual_load = args.what.kind().and_then(replay::Kind::adapter_load);
+    let engine = EngineSpec {
+        kv_tokens: args.kv_tokens.unwrap_or(usual.kv_tokens),
+        adapter_load: adapter_load.or(usual_load).unwrap_or(usual.adapter_load),
+        ..usual
+    };
+    let mut fleet = Fleet::of(vec![engine; pods]);
+    let absent = |flag: &str, pod: usize| {
+        usage(format!("{flag} names pod {pod}, but {pods} pods are counted from 0"))
+    };
+    for slow in &args.slow {
+        let engine = fleet.engines.get_mut(slow.pod).ok_or_else(|| absent("--slow", slow.pod))?;
+        engine.slowdown = 1.0 / slow.speed;
+    }
+    if let Some(outage) = args.fail.iter().find(|outage| outage.0.pod >= pods) {
+        return Err(absent("--fail", outage.0.pod));
+    }
+    fleet.outages = args.fail.iter().map(|outage| outage.0).collect();
+    fleet.scrape_interval = args.scrape_age.0.max(Duration::from_millis(1));
+    Ok(fleet)
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure { code: USAGE, message: message.into() }
+}
+
+fn bad(message: impl Into<String>) -> Failure {
+    Failure { code: CONFIGURATION, message: message.into() }
+}
+
+fn fault(message: impl Into<String>) -> Failure {
+    Failure { code: FAULT, message: message.into() }
+}

@@ -1,0 +1,189 @@
+//! The flags of `lodesman replay`.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use clap::Args;
+
+use crate::replay::{Kind, Outage, Shape};
+use crate::units::GoDuration;
+
+const AFTER_HELP: &str =
+    "A figure is the mean over the seeds; ± is half the way from the least to the greatest.";
+
+/// Replays a trace, or made-up requests, on simulated servers in virtual time, through one policy or several, and says
+/// what users would have seen.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(in crate::cli) struct ReplayArgs {
+    #[command(flatten)]
+    pub what: What,
+    /// Pods of the fleet; several numbers give rows for each [default: 16, 8 for made-up requests other than a burst].
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    pub pods: Vec<usize>,
+    /// default, round-robin, random, least-request, reference, reference-ideal, oracle, or a configuration file; may be
+    /// repeated.
+    #[arg(long, value_name = "POLICY", default_value = "default")]
+    pub policy: Vec<String>,
+    /// Scale time so that all prompt tokens, before any hit, come at this share of the fleet's nominal prefill rate; may be
+    /// repeated [default: as recorded].
+    #[arg(long, value_name = "SHARE", value_delimiter = ',', value_parser = load, conflicts_with = "burst")]
+    pub load: Vec<f64>,
+    /// Move each arrival of the trace by 0 to 3 s: time stamps of public traces are rounded down.
+    #[arg(long, requires = "trace")]
+    pub jitter: bool,
+    /// Replay only what arrives in the first part of the trace, this long as recorded.
+    #[arg(long, value_name = "DURATION", requires = "trace")]
+    pub limit: Option<GoDuration>,
+    /// Runs of each policy, with the seeds 1 to N.
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
+    pub seeds: u64,
+    /// Time between two reads of a pod's metrics page.
+    #[arg(long, value_name = "DURATION", default_value = "50ms")]
+    pub scrape_age: GoDuration,
+    /// A pod, counted from 0, that runs at this share of the speed of the others: 0:0.5; may be repeated.
+    #[arg(long, value_name = "POD:FACTOR")]
+    pub slow: Vec<Slow>,
+    /// A pod, counted from 0, that is gone for a while: 2:60s:90s, since the first arrival; may be repeated.
+    #[arg(long, value_name = "POD:FROM:TO")]
+    pub fail: Vec<Fail>,
+    /// Size of each pod's key-value cache in tokens [default: 400000].
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    pub kv_tokens: Option<usize>,
+    /// Time to load an adapter [default: 150ms, 500ms with --adapters].
+    #[arg(long, value_name = "DURATION")]
+    pub adapter_load: Option<GoDuration>,
+    /// Draw the figures over the load, or over the number of pods, into an SVG file.
+    #[arg(long, value_name = "FILE", value_parser = svg)]
+    pub plot: Option<PathBuf>,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub shape: ShapeArgs,
+}
+
+/// What arrives.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+pub(in crate::cli) struct What {
+    /// A trace: Mooncake's JSON lines, Azure's CSV, or what the server recorded with --record-trace.
+    #[arg(long, value_name = "FILE")]
+    pub trace: Option<PathBuf>,
+    /// Make up requests of which this share begins with one of many prefixes, which fill 80 % of the fleet's caches.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    shareable: Option<f64>,
+    /// Make up requests of which this share begins with one and the same prefix.
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    hot_prefix: Option<f64>,
+    /// Make up so many requests that arrive at one instant.
+    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    burst: Option<usize>,
+    /// Make up requests that need one of so many adapters.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    adapters: Option<u32>,
+}
+
+/// How much is made up.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Made-up requests")]
+pub(in crate::cli) struct ShapeArgs {
+    /// Requests that count [default: 10000, 20000 with --shareable].
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = at_least_one)]
+    requests: Option<usize>,
+    /// Requests before them that only warm the caches [default: 0, 4000 with --shareable].
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"])]
+    warm_up: Option<usize>,
+    /// Length of a shared prefix in tokens [default: 2000].
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst", "adapters"])]
+    prefix_tokens: Option<usize>,
+    /// Length of what is a prompt's own in tokens [default: 200, 1000 without prefixes].
+    #[arg(long, value_name = "N", conflicts_with = "trace")]
+    own_tokens: Option<usize>,
+    /// Tokens that each request generates [default: 50].
+    #[arg(long, value_name = "N", conflicts_with = "trace", value_parser = at_least_one)]
+    output_tokens: Option<usize>,
+}
+
+/// A pod and its speed.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(in crate::cli) struct Slow {
+    /// Counted from 0.
+    pub pod: usize,
+    /// Share of the nominal speed, above 0.
+    pub speed: f64,
+}
+
+/// A pod and when it is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cli) struct Fail(pub Outage);
+
+impl What {
+    /// What is to be made up; none for a trace.
+    pub(super) fn kind(&self) -> Option<Kind> {
+        let shareable = self.shareable.map(Kind::Shareable);
+        let hot_prefix = self.hot_prefix.map(Kind::HotPrefix);
+        let burst = self.burst.map(Kind::Burst);
+        shareable.or(hot_prefix).or(burst).or(self.adapters.map(Kind::Adapters))
+    }
+}
+
+impl ShapeArgs {
+    /// `usual`, but for what is given.
+    pub(super) fn over(&self, usual: Shape) -> Shape {
+        Shape {
+            requests: self.requests.unwrap_or(usual.requests),
+            warm_up: self.warm_up.unwrap_or(usual.warm_up),
+            prefix_tokens: self.prefix_tokens.unwrap_or(usual.prefix_tokens),
+            own_tokens: self.own_tokens.unwrap_or(usual.own_tokens),
+            output_tokens: self.output_tokens.unwrap_or(usual.output_tokens),
+        }
+    }
+}
+
+impl FromStr for Slow {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let slow = text.split_once(':').and_then(|(pod, speed)| {
+            Some(Self { pod: pod.parse().ok()?, speed: speed.parse().ok()? })
+        });
+        slow.filter(|slow| slow.speed.is_normal() && slow.speed > 0.0)
+            .ok_or("expected POD:FACTOR with a factor above 0, as 0:0.5 for half the speed")
+    }
+}
+
+impl FromStr for Fail {
+    type Err = &'static str;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let mut parts = text.split(':');
+        let mut outage = || {
+            let pod = parts.next()?.parse().ok()?;
+            let mut time = || Some(parts.next()?.parse::<GoDuration>().ok()?.0);
+            let (from, to) = (time()?, time()?);
+            (from < to && parts.next().is_none()).then_some(Outage { pod, from, to })
+        };
+        outage().map(Self).ok_or("expected POD:FROM:TO with FROM before TO, as 2:60s:90s")
+    }
+}
+
+fn svg(text: &str) -> Result<PathBuf, &'static str> {
+    let path = PathBuf::from(text);
+    let drawn = path.extension().is_some_and(|extension| extension == "svg");
+    drawn.then_some(path).ok_or("expected a name that ends in .svg")
+}
+
+fn share(text: &str) -> Result<f64, &'static str> {
+    let share = text.parse().ok();
+    share.filter(|share| (0.0..=1.0).contains(share)).ok_or("expected a number from 0 to 1")
+}
+
+fn load(text: &str) -> Result<f64, &'static str> {
+    let load: Option<f64> = text.parse().ok();
+    load.filter(|load| load.is_normal() && *load > 0.0).ok_or("expected a number above 0, as 0.7")
+}
+
+fn at_least_one(text: &str) -> Result<usize, &'static str> {
+    text.parse().ok().filter(|number| *number > 0).ok_or("expected a whole number, 1 or more")
+}

@@ -1,0 +1,136 @@
+//! Files of traces, in any format that is known by its first line.
+
+use std::io::{self, BufRead};
+use std::time::Duration;
+
+use crate::replay::azure::Azure;
+use crate::replay::{Arrival, Workload, mooncake};
+
+/// Longer lines are no request: a prompt of ten million tokens takes about 200 KiB.
+const LONGEST_LINE: u64 = 16 << 20;
+
+/// Why a trace cannot be replayed.
+#[derive(Debug, thiserror::Error)]
+pub enum TraceError {
+    /// The file cannot be read on.
+    #[error("cannot be read")]
+    Unreadable(#[from] io::Error),
+    /// There is no request in it.
+    #[error("no requests")]
+    Empty,
+    /// A line is not what it should be.
+    #[error("line {line}: {problem}")]
+    Malformed {
+        /// From 1.
+        line: usize,
+        /// What is wrong with it.
+        problem: String,
+    },
+}
+
+/// Reads a trace. The first request arrives at 0, the others as long after it as recorded.
+///
+/// # Errors
+/// When the file cannot be read, has no request, or a line is malformed.
+pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
+    let mut lines = Lines { file, number: 0 };
+    let mut format = None;
+    let mut arrivals = Vec::new();
+    while let Some((number, line)) = lines.next_line()? {
+        let malformed = |problem| TraceError::Malformed { line: number, problem };
+        match &mut format {
+            None => {
+                let (begun, first) = Format::begun_by(&line).map_err(malformed)?;
+                format = Some(begun);
+                arrivals.extend(first);
+            }
+            Some(format) => arrivals.push(format.arrival(&line).map_err(malformed)?),
+        }
+    }
+    if arrivals.is_empty() {
+        return Err(TraceError::Empty);
+    }
+    arrivals.sort_by_key(|arrival: &Arrival| arrival.at);
+    let first = arrivals.first().map_or(Duration::ZERO, |arrival| arrival.at);
+    arrivals.iter_mut().for_each(|arrival| arrival.at -= first);
+    Ok(Workload { arrivals })
+}
+
+/// How lines are to be read.
+enum Format {
+    Mooncake,
+    Azure(Azure),
+}
+
+impl Format {
+    /// The format of a file with this first line, and the request where that is one.
+    fn begun_by(line: &str) -> Result<(Self, Option<Arrival>), String> {
+        if line.starts_with('{') {
+            return Ok((Self::Mooncake, Some(mooncake::arrival(line)?)));
+        }
+        match Azure::headed(line) {
+            Some(azure) => Ok((Self::Azure(azure), None)),
+            None => Err("neither Mooncake's JSON lines nor the heading of Azure's CSV".to_owned()),
+        }
+    }
+
+    fn arrival(&mut self, line: &str) -> Result<Arrival, String> {
+        match self {
+            Self::Mooncake => mooncake::arrival(line),
+            Self::Azure(azure) => azure.arrival(line),
+        }
+    }
+}
+
+/// The lines of a file that are not blank, with their numbers.
+struct Lines<R> {
+    file: R,
+    number: usize,
+}
+
+impl<R: BufRead> Lines<R> {
+    fn next_line(&mut self) -> Result<Option<(usize, String)>, TraceError> {
+        loop {
+            let mut line = String::new();
+            self.number += 1;
+            let read = io::Read::take(&mut self.file, LONGEST_LINE).read_line(&mut line)?;
+            if read as u64 == LONGEST_LINE {
+                let problem = "longer than 16 MiB".to_owned();
+                return Err(TraceError::Malformed { line: self.number, problem });
+            }
+            if read == 0 {
+                return Ok(None);
+            }
+            if !line.trim().is_empty() {
+                return Ok(Some((self.number, line.trim().to_owned())));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MOONCAKE: &str = concat!(
+        "{\"timestamp\": 2000, \"input_length\": 10, \"output_length\": 1, \"hash_ids\": [1]}\n",
+        "\n",
+        "{\"timestamp\": 500, \"input_length\": 20, \"output_length\": 2, \"hash_ids\": [2]}\n",
+    );
+
+    #[test]
+    fn requests_are_sorted_and_the_first_arrives_at_zero() {
+        let workload = read(MOONCAKE.as_bytes()).unwrap();
+        let of = |arrival: &Arrival| (arrival.at.as_millis(), arrival.prompt_tokens);
+        assert_eq!(workload.arrivals.iter().map(of).collect::<Vec<_>>(), [(0, 20), (1_500, 10)]);
+    }
+
+    #[test]
+    fn a_mistake_is_told_with_its_line() {
+        let error = read(format!("{MOONCAKE}{{}}\n").as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("line 4: missing field"), "{error}");
+        let error = read("time,tokens\n".as_bytes()).unwrap_err();
+        assert!(error.to_string().starts_with("line 1: neither Mooncake"));
+        assert_eq!(read("\n".as_bytes()).unwrap_err().to_string(), "no requests");
+    }
+}
