@@ -281,7 +281,9 @@ impl App {
         };
         let director = Director::new(
             pool,
-            Policy::new(resolved.profile, Some(resolved.detector)),
+            Policy::new(resolved.profiles, Some(resolved.detector))
+                .with_admitters(resolved.admitters)
+                .with_facts(resolved.facts),
             metrics,
             how,
         );

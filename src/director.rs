@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
@@ -19,8 +20,8 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
-    Trace, least, least_of,
+    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch,
+    Signals, Trace, least, least_of,
 };
 
 use self::admission::Verdict;
@@ -75,6 +76,8 @@ pub struct Decision {
     pub rung: Rung,
     /// What was left out on the way.
     pub faults: SmallVec<[Fault; 1]>,
+    /// What stands between the gateway and the endpoints; none mostly.
+    pub relay: Option<Relay>,
     /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
     pub scores: Vec<(Arc<Endpoint>, f32)>,
 }
@@ -99,6 +102,8 @@ pub enum Rejection {
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
     Shed,
+    /// It asks for a profile that is not there.
+    NoProfile,
     /// A filter failed and the pool fails closed.
     Internal(Fault),
 }
@@ -118,7 +123,9 @@ pub struct Director {
 
 /// What was chosen, before it has an effect.
 #[derive(Debug)]
-struct Choice {
+struct Choice<'a> {
+    /// The one that ran.
+    profile: &'a Profile,
     rung: Rung,
     faults: SmallVec<[Fault; 1]>,
     /// Whether the sums of the scores say why.
@@ -131,6 +138,8 @@ struct View<'a> {
     snapshot: &'a Snapshot,
     policy: &'a Policy,
     began: Instant,
+    /// Random.
+    dice: u64,
 }
 
 thread_local! {
@@ -190,6 +199,19 @@ impl Director {
         Arc::clone(self.policy.load().headers())
     }
 
+    /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
+    pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
+        self.policy.load().facts.agent(headers)
+    }
+
+    /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
+    pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
+        let policy = self.policy.load();
+        let headers =
+            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+        headers.for_each(|(name, value)| set(name, value));
+    }
+
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
         if let Some(affinity) = &self.affinity {
@@ -243,11 +265,11 @@ impl Director {
     ) -> Result<Decision, Rejection> {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
         let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began };
+        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
         let kept = self.log.as_ref().zip(tag);
         let decision = BUFFERS.with_borrow_mut(|buffers| {
             buffers.0.trace = kept.map(|_| Box::new(Trace::new(Depth::Numbers)));
-            let choice = self.choose(ask, view, buffers, dice);
+            let choice = self.choose(ask, view, buffers);
             if let (Some((log, tag)), Some(trace)) = (kept, buffers.0.trace.take()) {
                 let took = self.since(began);
                 let notes = (&buffers.1, trace);
@@ -267,14 +289,13 @@ impl Director {
     }
 
     /// Chooses, without an effect: what was chosen stands in the scratch.
-    fn choose(
+    fn choose<'a>(
         &self,
         ask: Ask<'_>,
-        view: View<'_>,
+        view: View<'a>,
         (scratch, signals): &mut (Scratch, Signals),
-        dice: u64,
-    ) -> Result<Choice, Rejection> {
-        let View { snapshot, policy, began } = view;
+    ) -> Result<Choice<'a>, Rejection> {
+        let View { snapshot, policy, began, .. } = view;
         scratch.candidates.clear();
         scratch.candidates.extend_from_slice(snapshot.ready());
         scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
@@ -285,7 +306,12 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        let cx = context(ask, snapshot, signals, began);
+        policy.facts.sense(ask.request, ask.headers, signals);
+        let cx = context(ask, view, signals);
+        let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
+        if let Some(trace) = &mut scratch.trace {
+            trace.profile = Some(name.into());
+        }
         scratch.narrow(LeftOut::Model, |candidates| keep_servers(cx, candidates));
         let verdict = policy.admission.as_ref().map(|admission| {
             let Scratch { candidates, trace, .. } = &mut *scratch;
@@ -295,9 +321,9 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut choice = if ask.bodyless {
-            self.least_loaded(&policy.profile, cx, scratch, dice)
+            self.least_loaded(profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, (scratch, signals), dice)
+            self.by_policy(ask, view, profile, (scratch, signals))
         }?;
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             choice.faults.push(fault);
@@ -305,20 +331,20 @@ impl Director {
         Ok(choice)
     }
 
-    fn by_policy(
+    fn by_policy<'a>(
         &self,
         ask: Ask<'_>,
         view: View<'_>,
+        profile: &'a Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
-        dice: u64,
-    ) -> Result<Choice, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
+    ) -> Result<Choice<'a>, Rejection> {
+        let View { snapshot, began, dice, .. } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
         if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         let late = || self.since(began) > self.settings.deadline;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
         let Pass { faults, mut by_policy } = profile.pick(cx, limits, scratch).map_err(refused)?;
@@ -331,18 +357,17 @@ impl Director {
             scratch.note_choice(by_policy);
         }
         let rung = if by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        Ok(Choice { rung, faults, scored })
+        Ok(Choice { profile, rung, faults, scored })
     }
 
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
-    fn least_loaded(
+    fn least_loaded<'a>(
         &self,
-        profile: &Profile,
+        profile: &'a Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-        dice: u64,
-    ) -> Result<Choice, Rejection> {
-        let PickContext { snapshot, now, .. } = cx;
+    ) -> Result<Choice<'a>, Rejection> {
+        let PickContext { snapshot, now, dice, .. } = cx;
         let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
         let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
         let Scratch { candidates, total, chosen, .. } = scratch;
@@ -356,7 +381,7 @@ impl Director {
         let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
         scratch.note_choice(false);
         let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
-        Ok(Choice { rung, faults, scored: false })
+        Ok(Choice { profile, rung, faults, scored: false })
     }
 
     /// Whether a filter that fails is left out.
@@ -387,6 +412,7 @@ impl Rejection {
             Self::NotSynced => "the endpoints are not known yet",
             Self::NoEndpoints => "no endpoint can serve the request",
             Self::Saturated => "all endpoints are busy",
+            Self::NoProfile => "it asks for a profile that is not there",
             Self::Shed => "all endpoints are busy and the request is of low priority",
             Self::Internal(_) => "a filter failed and the pool fails closed",
         }
@@ -411,14 +437,10 @@ impl Rung {
     }
 }
 
-fn context<'a>(
-    ask: Ask<'a>,
-    snapshot: &'a Snapshot,
-    signals: &'a Signals,
-    now: Instant,
-) -> PickContext<'a> {
-    let Ask { request, model, headers, .. } = ask;
-    PickContext { request, model, headers, snapshot, signals, now }
+fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
+    let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
+        (ask, view);
+    PickContext { request, model, headers, snapshot, signals, now, dice }
 }
 
 fn refused(refusal: Refusal) -> Rejection {

@@ -1,33 +1,43 @@
 //! How an endpoint is chosen: filters, weighted scorers, a picker.
 //!
-//! A [`Profile`] is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
+//! A [`Handler`] chooses the [`Profile`] that a request runs. That is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
 //! goes to the picker. Before it a [`Detector`] says how full the candidates are. Plugins are rows of the table
-//! [`registry::PLUGINS`]; each is one file under `filter/`, `scorer/`, `picker/`, `detector/` or `producer/`. A plugin that
+//! [`registry::PLUGINS`]; each is one file under `filter/`, `scorer/`, `picker/`, `detector/`, `producer/` or `handler/`. A plugin that
 //! panics is left out of the pass, never of the process.
 
 use std::fmt::Debug;
 use std::time::Instant;
 
+use bytes::Bytes;
+
 use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::request::Parsed;
 
+pub use self::admitter::{Admitter, AdmitterStep};
 pub use self::detector::{Detector, DetectorStep};
+pub use self::handler::{Handler, Relay};
 pub use self::headers::Headers;
 pub use self::producer::{Producer, Product};
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
+pub use self::profiles::Profiles;
 pub use self::signals::{Needs, Signals};
 pub use self::trace::{Depth, LeftOut, Part, Trace};
 
+pub mod admitter;
 pub(crate) mod capability;
 pub mod detector;
+pub mod facts;
 pub mod filter;
+pub mod handler;
 pub mod headers;
 pub mod picker;
 pub mod producer;
 pub mod profile;
+pub mod profiles;
 pub mod readings;
 pub mod registry;
 pub mod scorer;
+mod session;
 pub mod signals;
 pub mod trace;
 
@@ -46,6 +56,8 @@ pub struct PickContext<'a> {
     pub signals: &'a Signals,
     /// When the decision began.
     pub now: Instant,
+    /// Random, the same for all plugins of a decision; [`PickContext::chance`] draws by it.
+    pub dice: u64,
 }
 
 impl<'a> PickContext<'a> {
@@ -53,6 +65,11 @@ impl<'a> PickContext<'a> {
     /// has it not, or not as text.
     pub fn header(self, name: &str) -> Option<&'a str> {
         std::str::from_utf8(self.headers.find(name)?).ok()
+    }
+
+    /// True with this probability; another `salt` is another draw, the same one the same.
+    pub fn chance(self, probability: f64, salt: u64) -> bool {
+        fastrand::Rng::with_seed(self.dice ^ salt).f64() < probability
     }
 }
 
@@ -67,8 +84,13 @@ pub trait Filter: Debug + Send + Sync {
         None
     }
 
-    /// The request goes to this endpoint.
-    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
+    /// The request goes to this endpoint, which was chosen among these candidates.
+    fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}
+
+    /// A header for the client, name and value, on every answer of this endpoint.
+    fn answer_header(&self, _endpoint: &Endpoint) -> Option<(&str, Bytes)> {
+        None
+    }
 
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {
@@ -87,8 +109,13 @@ pub trait Scorer: Debug + Send + Sync {
         Vec::new()
     }
 
-    /// The request goes to this endpoint.
-    fn placed(&self, _cx: PickContext<'_>, _endpoint: &Endpoint) {}
+    /// The request goes to this endpoint, which was chosen among these candidates.
+    fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}
+
+    /// A header for the client, name and value, on every answer of this endpoint.
+    fn answer_header(&self, _endpoint: &Endpoint) -> Option<(&str, Bytes)> {
+        None
+    }
 
     /// The headers that it reads, in lower case.
     fn headers(&self) -> Vec<&str> {

@@ -59,7 +59,7 @@ fn by(configuration: Option<&str>, endpoints: u16) -> (Director, Chain) {
     let mut hashing = index.hashing();
     hashing.feed(PromptPart::Text(&vec![b'x'; 32_000]));
     let director =
-        Director::new(pool, Policy::new(policy.profile, Some(policy.detector)), metrics, settings)
+        Director::new(pool, Policy::new(policy.profiles, Some(policy.detector)), metrics, settings)
             .with_prefix(index);
     (director, hashing.end(Some("m"), None))
 }

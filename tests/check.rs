@@ -47,6 +47,40 @@ fn an_error_is_exit_1_with_its_place_and_serving_with_it_is_78() {
 }
 
 #[test]
+fn what_is_not_there_yet_is_told_all_at_once_and_nothing_starts() {
+    for (name, lacking) in [
+        (
+            "disaggregated.yaml",
+            &[
+                "topology-extractor",
+                "topology-affinity-scorer",
+                "disagg-profile-handler",
+                "prefix-based-pd-decider",
+            ][..],
+        ),
+        (
+            "queued.yaml",
+            &[
+                "precise-prefix-cache-producer",
+                "endpoint-notification-source",
+                "round-robin-fairness-policy",
+            ],
+        ),
+    ] {
+        let path = sample(name);
+        let path = path.to_str().unwrap();
+        let checked = lodesman(&["check", path], "");
+        let served = lodesman(&["--config-file", path, "--endpoints", "127.0.0.1:1"], "");
+        assert_eq!((checked.status.code(), served.status.code()), (Some(1), Some(78)), "{name}");
+        for type_name in lacking {
+            let told = format!("plugin type `{type_name}` is not supported yet");
+            assert!(text(&checked.stderr).contains(&told), "{name}: {type_name}");
+            assert!(text(&served.stderr).contains(&told), "{name}: {type_name}");
+        }
+    }
+}
+
+#[test]
 fn a_warning_is_exit_0() {
     let input = BAD.replace("queue-scoer", "queue-scorer\nparser: {pluginRef: openai-parser}");
     let checked = lodesman(&["check", "-"], &input);

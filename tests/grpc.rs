@@ -17,6 +17,7 @@ mod grpc {
     mod oddities;
     mod placement;
     mod plugins;
+    mod profiles;
     mod refusals;
     mod render;
     mod rewriting;

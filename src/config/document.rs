@@ -17,7 +17,7 @@ pub struct Document {
     pub(in crate::config) kind: &'static str,
     /// Instances: the listed ones in their order, then those that come by default.
     pub plugins: Vec<Instance>,
-    /// The profile.
+    /// Profiles, in their order.
     pub scheduling_profiles: Vec<Profile>,
     /// Admission.
     pub flow_control: FlowControl,

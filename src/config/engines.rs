@@ -1,6 +1,7 @@
 //! Engines by the names of their metrics: the table of those that are known, and what a configuration makes of it.
 
 use std::str::FromStr;
+use std::sync::Arc;
 
 use crate::config::flags::MetricNames;
 
@@ -60,7 +61,7 @@ pub static ENGINES: &[(&str, &[Row])] = &[
 ];
 
 /// A metric of a known engine.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Row {
     signal: Signal,
     series: &'static str,
@@ -68,7 +69,7 @@ pub struct Row {
 }
 
 /// What a metric tells.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// Requests that wait.
     Waiting,
@@ -82,6 +83,8 @@ pub enum Signal {
     BlockSize,
     /// Blocks of the KV cache.
     Blocks,
+    /// A number that the configuration names.
+    Attribute(Arc<str>),
 }
 
 /// An engine and its metrics.
@@ -134,7 +137,7 @@ impl Engine {
     fn known(name: &str, rows: &[Row]) -> Self {
         let metric = |row: &Row| {
             let series = row.series.parse().ok()?;
-            Some(Metric { signal: row.signal, series, label: row.label.map(Box::from) })
+            Some(Metric { signal: row.signal.clone(), series, label: row.label.map(Box::from) })
         };
         Self { name: name.into(), metrics: rows.iter().filter_map(metric).collect() }
     }
@@ -150,11 +153,12 @@ impl Engine {
         ];
         for (series, signals) in given {
             let Some(series) = series else { continue };
-            for &signal in signals {
-                let old = self.metrics.iter().position(|metric| metric.signal == signal);
+            for signal in signals {
+                let old = self.metrics.iter().position(|metric| metric.signal == *signal);
                 let label = old.and_then(|at| self.metrics.get(at)?.label.clone());
-                self.metrics.retain(|metric| metric.signal != signal);
-                self.metrics.push(Metric { signal, series: series.clone(), label });
+                self.metrics.retain(|metric| metric.signal != *signal);
+                let (signal, series) = (signal.clone(), series.clone());
+                self.metrics.push(Metric { signal, series, label });
             }
         }
     }
@@ -264,7 +268,7 @@ mod tests {
     fn every_row_of_the_table_is_good() {
         for (name, rows) in ENGINES {
             assert_eq!(Engine::known(name, rows).metrics.len(), rows.len(), "{name}");
-            assert_eq!(rows.first().map(|row| row.signal), Some(Signal::Waiting), "{name}");
+            assert_eq!(rows.first().map(|row| &row.signal), Some(&Signal::Waiting), "{name}");
         }
     }
 

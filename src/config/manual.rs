@@ -72,13 +72,14 @@ What the reference does not have. Flags of the same meaning stand over it.
 
 fn configuration() -> String {
     let mut page = format!("{NOTE}{CONFIGURATION}");
-    let kinds: [(&str, Is); 8] = [
-        ("Filters", |build| matches!(build, Build::Filter(..))),
+    let kinds: [(&str, Is); 9] = [
+        ("Filters", |build| matches!(build, Build::Filter(..) | Build::Both(..))),
         ("Scorers", |build| matches!(build, Build::Scorer(_))),
         ("Pickers", |build| matches!(build, Build::Picker(_))),
         ("Saturation detectors", |build| matches!(build, Build::Detector(..))),
+        ("Admitters", |build| matches!(build, Build::Admitter(_))),
         ("Producers", |build| matches!(build, Build::Producer(_))),
-        ("Profile handlers", |build| matches!(build, Build::SingleProfileHandler)),
+        ("Profile handlers", |build| matches!(build, Build::Handler(_))),
         ("Test aids", |build| matches!(build, Build::ServedVerifier)),
         ("Parsers", |build| matches!(build, Build::Parser)),
     ];

@@ -5,6 +5,9 @@
 
 use serde_json::Value;
 
+mod filters;
+mod scorers;
+
 /// One parameter of plugin types.
 #[derive(Clone, Copy, Debug)]
 pub struct Parameter {
@@ -24,19 +27,13 @@ const PICKERS: &[&str] = &["max-score-picker", "random-picker", "weighted-random
 /// Sources that are a page of each endpoint.
 const PAGES: &[&str] = &["metrics-data-source", "models-data-source"];
 
-/// All parameters, by type and in the order in which the type has them.
-pub static PARAMETERS: &[Parameter] = &[
+/// Parameters by type, but for those of filters and scorers, in the order in which the type has them.
+static PARAMETERS: &[Parameter] = &[
     Parameter {
-        plugins: &["active-request-scorer"],
-        name: "idleThreshold",
-        default: Some("0"),
-        summary: "Requests in flight up to which an endpoint counts as idle and scores 1.",
-    },
-    Parameter {
-        plugins: &["active-request-scorer"],
-        name: "maxBusyScore",
-        default: Some("1.0"),
-        summary: "The score that an endpoint which is not idle comes up to, 0 to 1.",
+        plugins: &["agent-identity"],
+        name: "additionalSessionHeaders",
+        default: Some("[]"),
+        summary: "Headers to look for before the known ones, in any case.",
     },
     Parameter {
         plugins: &["approx-prefix-cache-producer"],
@@ -114,7 +111,13 @@ pub static PARAMETERS: &[Parameter] = &[
         plugins: &["core-metrics-extractor"],
         name: "engineConfigs",
         default: Some("[]"),
-        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name.",
+        summary: "Engines, each with a `name` and the metrics to read, in place of the known one of that name; `customMetrics` are up to 16 more, `attributeKey` and `metricSpec` each, for `endpoint-attribute-scorer`.",
+    },
+    Parameter {
+        plugins: &["data-parallel-profile-handler"],
+        name: "primaryPort",
+        default: Some("8000"),
+        summary: "Port of the side car, 0 to 65535; 0 leaves the destination as it was chosen.",
     },
     Parameter {
         plugins: &["file-discovery"],
@@ -129,22 +132,34 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Whether changes of the file are followed.",
     },
     Parameter {
+        plugins: &["header-profile-handler"],
+        name: "headerName",
+        default: Some("\"EPP-Profile\""),
+        summary: "Header that names the profile, in any case.",
+    },
+    Parameter {
+        plugins: &["header-profile-handler"],
+        name: "defaultProfile",
+        default: Some("\"decode\""),
+        summary: "Profile of requests without it.",
+    },
+    Parameter {
         plugins: &["inflight-load-producer"],
         name: "addEstimatedOutputTokens",
         default: Some("false"),
-        summary: "No effect yet: tokens of prompts are counted.",
+        summary: "Whether tokens to be generated count as load of an endpoint as well.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
         name: "outputRatio",
         default: Some("null"),
-        summary: "No effect yet: tokens to be generated for each of the prompt, 0 or more.",
+        summary: "Tokens to be generated for each of the prompt, 0 or more; 1.5 when absent.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
         name: "maxEstimatedOutputTokens",
         default: Some("null"),
-        summary: "No effect yet: the most tokens to be generated that are counted.",
+        summary: "The most tokens to be generated that are counted, 0 or more; no limit but the client's when absent.",
     },
     Parameter {
         plugins: &["inflight-load-producer"],
@@ -213,22 +228,40 @@ pub static PARAMETERS: &[Parameter] = &[
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "prefixMatchInfoProducerName",
+        plugins: &["probabilistic-admitter"],
+        name: "queueDepthThreshold",
+        default: Some("5.0"),
+        summary: "Waiting requests of an endpoint whose load is 1, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "kvCacheUtilThreshold",
+        default: Some("0.8"),
+        summary: "Used share of the KV cache of an endpoint whose load is 1, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "power",
+        default: Some("5.0"),
+        summary: "How steeply the probability grows, more than 0.",
+    },
+    Parameter {
+        plugins: &["probabilistic-admitter"],
+        name: "k",
+        default: Some("300.0"),
+        summary: "The factor of the probability, which is 1 at most; more than 0.",
+    },
+    Parameter {
+        plugins: &["session-id-producer"],
+        name: "headerName",
         default: Some("null"),
-        summary: "Name of the producer to ask; the listed one when absent.",
+        summary: "The header with the id of the session; this or the cookie.",
     },
     Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthWeight",
-        default: Some("0.0"),
-        summary: "Share of the score that the length of a match decides, 0 to 1.",
-    },
-    Parameter {
-        plugins: &["prefix-cache-scorer"],
-        name: "matchLengthScaleTokens",
-        default: Some("8192.0"),
-        summary: "Tokens of a match that is worth the whole of that share.",
+        plugins: &["session-id-producer"],
+        name: "cookieName",
+        default: Some("null"),
+        summary: "The cookie with the id of the session; this or the header.",
     },
     Parameter {
         plugins: &["token-producer"],
@@ -289,7 +322,11 @@ impl Parameter {
 
 /// The parameters of a type.
 pub fn of(plugin: &str) -> impl Iterator<Item = &'static Parameter> {
-    PARAMETERS.iter().filter(move |parameter| parameter.plugins.contains(&plugin))
+    all().filter(move |parameter| parameter.plugins.contains(&plugin))
+}
+
+fn all() -> impl Iterator<Item = &'static Parameter> {
+    PARAMETERS.iter().chain(filters::PARAMETERS).chain(scorers::PARAMETERS)
 }
 
 #[cfg(test)]
@@ -310,12 +347,13 @@ mod tests {
         match plugin.build {
             Build::Filter(build, _) => shown(build(raw)),
             Build::Scorer(build) => shown(build(raw)),
+            Build::Both(build, _) => shown(build(raw)),
             Build::Picker(build) => shown(build(raw)),
             Build::Detector(build, _) => shown(build(raw)),
+            Build::Admitter(build) => shown(build(raw)),
             Build::Producer(build) => shown(build(raw)),
-            Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => {
-                Ok(String::new())
-            }
+            Build::Handler(build) => shown(build(raw)),
+            Build::ServedVerifier | Build::Parser => Ok(String::new()),
         }
     }
 
@@ -363,6 +401,6 @@ mod tests {
         for (name, _) in sources::TYPES {
             assert_eq!(source(name, Value::Null), source(name, written(name)), "{name}");
         }
-        assert!(PARAMETERS.iter().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
+        assert!(all().all(|p| p.default.is_some() == p.default().is_some()), "JSON");
     }
 }

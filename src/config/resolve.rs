@@ -14,8 +14,9 @@ use crate::config::sources::Sources;
 use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
+use crate::schedule::facts::Facts;
 use crate::schedule::registry::{Build, Plugin};
-use crate::schedule::{DetectorStep, Profile};
+use crate::schedule::{AdmitterStep, DetectorStep, Profiles};
 
 use self::gates::Gates;
 use self::instances::{Instance, Instances, Kind};
@@ -24,8 +25,10 @@ use self::written::Parts;
 
 mod data_layer;
 mod deprecated;
+mod facts;
 mod flow_control;
 mod gates;
+mod handler;
 mod in_flight;
 mod instances;
 mod parsers;
@@ -33,6 +36,7 @@ mod prefix;
 mod profile;
 mod reference;
 mod role;
+mod session;
 mod signals;
 mod written;
 
@@ -40,9 +44,13 @@ mod written;
 #[derive(Debug)]
 pub struct Resolved {
     /// How an endpoint is chosen.
-    pub profile: Profile,
+    pub profiles: Profiles,
     /// How full the pool is, by which requests below priority 0 are refused.
     pub detector: DetectorStep,
+    /// Which requests below priority 0 are refused as well.
+    pub admitters: Vec<AdmitterStep>,
+    /// What is found out about requests.
+    pub facts: Facts,
     /// The prefix index that the profile asks for; none when it asks for none.
     pub prefix: Option<Settings>,
     /// Which requests are read.
@@ -95,32 +103,36 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let mut problems = Vec::new();
     let gates = Gates::of(&file.feature_gates, &mut problems);
     let instances = Instances::of(&file.plugins, tables, &mut problems);
-    let profile = profile::resolve(file, &instances, tables, &mut problems);
-    let prefix = profile
+    let profiles = profile::resolve(file, &instances, tables, &mut problems);
+    let prefix = profiles
         .as_ref()
-        .and_then(|profile| prefix::resolve(profile, &instances, tables, &mut problems));
+        .and_then(|profiles| prefix::resolve(profiles, &instances, tables, &mut problems));
     let parsers = parsers::resolve(file, &instances, tables, &mut problems);
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
+    let facts = facts::resolve(&instances, &mut problems);
+    session::check(file, &instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
-    match (profile, detector) {
-        (Some(profile), Some(detector))
+    match (profiles, detector) {
+        (Some(profiles), Some(detector))
             if problems.iter().all(|problem| problem.severity == Severity::Warning) =>
         {
             Ok(Resolved {
                 parsers: parsers::set(&parsers),
                 document: Parts {
-                    profile: &profile,
+                    profiles: &profiles,
                     detector: &detector.name,
                     prefix: prefix.as_ref(),
                     parsers: &parsers,
                 }
                 .written(file, &instances),
                 report_served: instances.iter().any(verifies),
-                profile,
+                profiles,
                 detector,
+                admitters: facts::admitters(&instances),
+                facts,
                 prefix,
                 discovery: data.discovery,
                 sources: data.sources,

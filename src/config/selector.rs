@@ -4,11 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-/// The longest part of a label: its name, or its value.
-const LONGEST_PART: usize = 63;
-
-/// The longest prefix of a label's key, which is a DNS name.
-const LONGEST_PREFIX: usize = 253;
+use crate::pool::{is_label_key, is_label_value};
 
 /// Characters of a bad label in a message.
 const LONGEST_SHOWN: usize = 128;
@@ -114,18 +110,12 @@ fn check_set(head: &str, set: &str) -> Option<Result<(), SelectorError>> {
     matches!(operator, "in" | "notin").then(|| check_key(key.trim()).and_then(|()| values()))
 }
 
-/// A name, or a DNS name, a slash and a name.
 fn check_key(key: &str) -> Result<(), SelectorError> {
-    let good = match key.split_once('/') {
-        Some((prefix, name)) => is_prefix(prefix) && is_part(name),
-        None => is_part(key),
-    };
-    if good { Ok(()) } else { Err(SelectorError::Key(shown(key))) }
+    if is_label_key(key) { Ok(()) } else { Err(SelectorError::Key(shown(key))) }
 }
 
 fn check_value(value: &str) -> Result<(), SelectorError> {
-    let good = value.is_empty() || is_part(value);
-    if good { Ok(()) } else { Err(SelectorError::Value(shown(value))) }
+    if is_label_value(value) { Ok(()) } else { Err(SelectorError::Value(shown(value))) }
 }
 
 /// A value of a label that is a number has no sign.
@@ -139,26 +129,6 @@ fn check_number(text: &str) -> Result<(), SelectorError> {
 fn shown(text: &str) -> String {
     let short: String = text.chars().take(LONGEST_SHOWN).collect();
     if short.len() < text.len() { short + "…" } else { short }
-}
-
-fn is_prefix(prefix: &str) -> bool {
-    let of_dns = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
-    let is_label = |label: &str| {
-        !label.is_empty()
-            && label.chars().all(of_dns)
-            && !label.starts_with('-')
-            && !label.ends_with('-')
-    };
-    prefix.len() <= LONGEST_PREFIX && prefix.split('.').all(is_label)
-}
-
-/// Letters and digits, within them also `-`, `_` and `.`.
-fn is_part(text: &str) -> bool {
-    let ends = |c: Option<char>| c.is_some_and(|c| c.is_ascii_alphanumeric());
-    text.len() <= LONGEST_PART
-        && ends(text.chars().next())
-        && ends(text.chars().next_back())
-        && text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'))
 }
 
 #[cfg(test)]

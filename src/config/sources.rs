@@ -3,11 +3,13 @@
 
 use std::num::NonZeroU16;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde::Deserialize;
 
 use crate::config::engines::{BadSelector, Engine, Engines, Metric, Selector, Signal};
+use crate::pool::Attributes;
 use crate::schedule::registry::{BadParameters, Parameters, parameters};
 use crate::units::GoDuration;
 
@@ -107,7 +109,17 @@ struct EngineConfig {
     cache_num_blocks_label_name: String,
     cache_block_size_spec: String,
     cache_num_blocks_spec: String,
-    custom_metrics: Vec<serde::de::IgnoredAny>,
+    custom_metrics: Vec<CustomMetric>,
+}
+
+/// A number of an engine beyond those that all have.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct CustomMetric {
+    /// The attribute that plugins find it by.
+    attribute_key: String,
+    /// The metric.
+    metric_spec: String,
 }
 
 impl Source {
@@ -234,9 +246,6 @@ impl EngineConfig {
         match self.name.as_str() {
             "" => return Err(".name is missing".to_owned()),
             "default" => return Err(".name: `default` is reserved".to_owned()),
-            _ if !self.custom_metrics.is_empty() => {
-                return Err(".customMetrics is not supported yet".to_owned());
-            }
             _ => {}
         }
         let (info, size, blocks) = (
@@ -259,9 +268,34 @@ impl EngineConfig {
             let bad = |error: BadSelector| format!(".{field}: {error}");
             Ok(Metric { signal, series: spec.parse::<Selector>().map_err(bad)?, label })
         };
-        let metrics = given.map(metric).collect::<Result<_, String>>()?;
+        let mut metrics = given.map(metric).collect::<Result<Vec<_>, String>>()?;
+        metrics.extend(attributes(self.custom_metrics)?);
         Ok(Engine { name: self.name.into(), metrics })
     }
+}
+
+/// The attributes of an engine, or what follows its path in a problem.
+fn attributes(custom: Vec<CustomMetric>) -> Result<Vec<Metric>, String> {
+    if custom.len() > Attributes::MOST {
+        let (count, most) = (custom.len(), Attributes::MOST);
+        return Err(format!(".customMetrics: there are {count}, give {most} or fewer"));
+    }
+    let mut metrics: Vec<Metric> = Vec::with_capacity(custom.len());
+    for (at, CustomMetric { attribute_key, metric_spec }) in custom.into_iter().enumerate() {
+        let field = |name| format!(".customMetrics[{at}].{name}");
+        let key = attribute_key.trim();
+        let signal = Signal::Attribute(Arc::from(key));
+        if key.is_empty() {
+            return Err(format!("{} is missing", field("attributeKey")));
+        }
+        if metrics.iter().any(|other| other.signal == signal) {
+            return Err(format!("{}: another is named `{key}`", field("attributeKey")));
+        }
+        let bad = |error: BadSelector| format!("{}: {error}", field("metricSpec"));
+        let series = metric_spec.parse::<Selector>().map_err(bad)?;
+        metrics.push(Metric { signal, series, label: None });
+    }
+    Ok(metrics)
 }
 
 /// A label's name, or vLLM's when none is given.

@@ -1,9 +1,11 @@
 use expect_test::{Expect, expect};
 
 use super::*;
+use crate::schedule::Profile;
 use crate::schedule::registry::PLUGINS;
 
 mod detector;
+mod profiles;
 
 const HEADER: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
 
@@ -11,9 +13,13 @@ fn with_header(text: &str) -> Result<Resolved, Vec<Problem>> {
     load(Some(&format!("{HEADER}{text}")), &[PLUGINS])
 }
 
-/// The profile in a line: filters, scorers with weights, picker.
+/// The first profile in a line.
 fn profile(resolved: &Resolved) -> String {
-    let profile = &resolved.profile;
+    steps(resolved.profiles.iter().next().expect("one at least").1)
+}
+
+/// A profile in a line: filters, scorers with weights, picker.
+fn steps(profile: &Profile) -> String {
     let filters = profile.filters.iter().map(|step| step.name.to_string());
     let scorers = profile.scorers.iter().map(|step| format!("{} {}", step.name, step.weight));
     let steps: Vec<_> = filters.chain(scorers).chain([profile.picker.name.to_string()]).collect();
@@ -120,7 +126,7 @@ plugins:
 - type: queue-scoer
 - type: max-score-picker
   parameters: {maxNumOfEndpoints: 0, sort: true, by: age}
-- type: session-affinity-scorer
+- type: latency-scorer
 - {name: 7, type: queue-scorer}
 - name: nameless
 - {type: random-picker, weight: 2}
@@ -163,7 +169,7 @@ fn all_problems_are_reported_at_once_by_line() {
             epp.yaml:8: warning: plugins[1].parameters.maxNumOfEndpoints: 0 is taken for 1
             epp.yaml:8: error: plugins[1].parameters.by: unknown field `by`, expected `maxNumOfEndpoints`
             epp.yaml:8: error: plugins[1].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
-            epp.yaml:9: error: plugins[2].type: plugin type `session-affinity-scorer` is not supported yet
+            epp.yaml:9: error: plugins[2].type: plugin type `latency-scorer` is not supported yet
             epp.yaml:10: error: plugins[3].name: invalid type: integer `7`, expected a string
             epp.yaml:11: error: plugins[4].type: is missing
             epp.yaml:12: error: plugins[5].weight: unknown field `weight`
@@ -203,7 +209,7 @@ fn handlers_and_profiles_have_to_match() {
     refused(
         &format!("plugins:\n- type: queue-scorer\n{profiles}"),
         &expect![[r"
-            epp.yaml:5: error: schedulingProfiles: several profiles need a profile handler
+            epp.yaml:5: error: schedulingProfiles: several profiles need a profile handler (list header-profile-handler under plugins)
             epp.yaml:7: error: schedulingProfiles[1].name: another profile is named `a`
         "]],
     );
@@ -320,7 +326,8 @@ fn deprecated_types_are_named_with_what_to_write() {
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
         &expect![[r"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
-            epp.yaml:3: error: plugins[1].type: plugin type `by-label` is not supported yet
+            epp.yaml:3: warning: plugins[1].type: plugin type `by-label` is deprecated (use label-selector-filter)
+            epp.yaml:3: error: plugins[1].parameters: missing field `label`
             epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet
         "]],
     );

@@ -44,6 +44,9 @@ pub struct Explanation {
     /// How full they were; absent when nobody asked, as for a request of priority 0 or more.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub saturation: Option<Saturation>,
+    /// The name of the profile; absent when the decision ended before, or when it has none.
+    #[serde(skip_serializing_if = "Option::is_none", default)]
+    pub profile: Option<String>,
     /// The passes that ran, in their order.
     pub passes: Vec<PassTold>,
 }
@@ -241,10 +244,10 @@ impl Director {
     pub fn explain(&self, ask: Ask<'_>, dice: u64) -> Explanation {
         let (snapshot, policy) = (self.pool.load(), self.policy.load());
         let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began };
+        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
         let mut buffers = (Scratch::default(), Signals::default());
         buffers.0.trace = Some(Box::new(Trace::new(Depth::Words)));
-        let choice = self.choose(ask, view, &mut buffers, dice);
+        let choice = self.choose(ask, view, &mut buffers);
         let (scratch, signals) = buffers;
         let trace = scratch.trace.unwrap_or_default();
         let took = self.since(began);
@@ -280,6 +283,7 @@ impl Record {
             endpoints: self.inputs.iter().filter_map(|input| self.endpoint(input)).collect(),
             saturation: saturation
                 .map(|(name, value)| Saturation { detector: name.to_string(), value: *value }),
+            profile: trace.profile.as_deref().filter(|name| !name.is_empty()).map(str::to_owned),
             passes: trace.passes.iter().map(|pass| self.pass(pass)).collect(),
         }
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::director::{Ask, Choice, Decision, Director, Policy, Rejection, View, context};
+use crate::director::{Ask, Choice, Decision, Director, Rejection, View, context};
 use crate::pool::{Endpoint, InFlight, Prompt, Slot, Snapshot, Standing};
 use crate::schedule::{PickContext, Scratch, Signals};
 
@@ -19,19 +19,21 @@ impl Director {
         ask: Ask<'_>,
         view: View<'_>,
         (scratch, signals): &(Scratch, Signals),
-        choice: Choice,
+        choice: Choice<'_>,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy: Policy { profile, .. }, began } = view;
-        let Choice { rung, faults, scored } = choice;
+        let View { snapshot, policy, .. } = view;
+        let Choice { profile, rung, faults, scored } = choice;
+        let relay = policy.profiles.relay();
         self.count(rung, &faults);
         let endpoints: SmallVec<[_; 1]> =
             scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
         let Some(first) = endpoints.first() else { return Err(Rejection::NoEndpoints) };
         if ask.bodyless {
             let in_flight = InFlight::begin(&first.live, 0);
-            return Ok(Decision { endpoints, in_flight, rung, faults, scores: Vec::new() });
+            let scores = Vec::new();
+            return Ok(Decision { endpoints, in_flight, rung, faults, relay, scores });
         }
-        let cx = context(ask, snapshot, signals, began);
+        let cx = context(ask, view, signals);
         let cached = signals.prefix.tokens(first.id.slot);
         let tokens = ask.request.prompt_tokens.saturating_sub(cached);
         let in_flight = charged(InFlight::begin(&first.live, tokens), cx, first.id.slot);
@@ -39,10 +41,10 @@ impl Director {
             affinity.count(first, &signals.prefix);
             affinity.placed(snapshot, first, ask.chain);
         }
-        profile.placed(cx, first);
+        profile.placed(cx, &scratch.candidates, first);
         let shown = self.settings.scores && scored;
         let scores = if shown { scores(snapshot, scratch) } else { Vec::new() };
-        Ok(Decision { endpoints, in_flight, rung, faults, scores })
+        Ok(Decision { endpoints, in_flight, rung, faults, relay, scores })
     }
 }
 
@@ -51,7 +53,8 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let PickContext { request, snapshot, now, .. } = cx;
     let adapter = cx.model.filter(|model| snapshot.adapts(model));
     let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let expected = request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
+    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
         tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
         at: now,

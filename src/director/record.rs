@@ -81,7 +81,7 @@ impl Record {
         tag: Option<Tag<'_>>,
         (ask, view): (Ask<'_>, View<'_>),
         (signals, trace): (&Signals, Box<Trace>),
-        choice: &Result<Choice, Rejection>,
+        choice: &Result<Choice<'_>, Rejection>,
         took: Duration,
     ) -> Self {
         let View { snapshot, began, .. } = view;

@@ -4,14 +4,15 @@ use super::place::EXPECTED_OUTPUT;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;
-use crate::schedule::DetectorStep;
 use crate::schedule::fixture;
 use crate::schedule::profile::{PickerStep, ScorerStep};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
+use crate::schedule::{DetectorStep, Profiles};
 use crate::server::clock;
 
 mod admission;
 mod explain;
+mod handlers;
 
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
@@ -56,22 +57,26 @@ fn settings() -> Settings {
     }
 }
 
-fn by(profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    with(settings(), profile, pool)
+fn by(profiles: impl Into<Profiles>, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
+    with(settings(), profiles, pool)
 }
 
-fn with(settings: Settings, profile: Profile, pool: &Arc<ArcSwap<Snapshot>>) -> Director {
-    let policy = Policy::new(profile, None);
+fn with(
+    settings: Settings,
+    profiles: impl Into<Profiles>,
+    pool: &Arc<ArcSwap<Snapshot>>,
+) -> Director {
+    let policy = Policy::new(profiles, None);
     Director::new(Arc::clone(pool), policy, Metrics::new("ns", "pool", false).unwrap(), settings)
 }
 
 impl Director {
     /// Refuses what may be shed while the detector says that the pool is full.
     pub(crate) fn with_admission(self, detector: DetectorStep) -> Self {
-        let Self { pool, policy, metrics, settings, affinity, log } = self;
-        let Policy { profile, .. } = Arc::into_inner(policy.into_inner()).expect("nobody decides");
-        let policy = ArcSwap::from_pointee(Policy::new(profile, Some(detector)));
-        Self { pool, policy, metrics, settings, affinity, log }
+        let Policy { profiles, .. } =
+            Arc::into_inner(self.policy.into_inner()).expect("nobody decides");
+        let policy = ArcSwap::from_pointee(Policy::new(profiles, Some(detector)));
+        Self { policy, ..self }
     }
 }
 
@@ -126,7 +131,7 @@ fn the_default_policy_sends_a_request_where_its_adapter_is_loaded() {
         Some(("llama", all)),
         Some(("llama", &["sql", "chat"])),
     ]);
-    let policy = crate::config::load(None, &[PLUGINS]).unwrap().profile;
+    let policy = crate::config::load(None, &[PLUGINS]).unwrap().profiles;
     let director = by(policy, &pool);
     assert_eq!(reached(&director, "sql"), ["pod-1"]);
     assert_eq!(reached(&director, "chat"), ["pod-0", "pod-2"]);
@@ -165,7 +170,7 @@ fn without_signals_what_is_in_flight_decides_whatever_the_policy() {
     else {
         panic!("a scorer")
     };
-    let scorer = build(Parameters::Null).unwrap();
+    let scorer = build(Parameters::Null).unwrap().into();
     let scorers = vec![ScorerStep { name: "kv".into(), weight: 1.0, scorer }];
     let director = by(Profile { scorers, ..random() }, &pool);
     let busy = decide(&director, "m", None, 1);

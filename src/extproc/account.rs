@@ -165,6 +165,11 @@ impl Account {
         another
     }
 
+    /// The endpoint that has the request; none where it has no place.
+    pub(in crate::extproc) fn endpoint(&self) -> Option<&Endpoint> {
+        self.placed.as_ref().map(|placed| &*placed.endpoint)
+    }
+
     /// The headers of the answer arrived.
     pub(in crate::extproc) fn answered(&mut self, status: u16, streaming: bool, now: Instant) {
         if let Some(placed) = &self.placed {

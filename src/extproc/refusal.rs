@@ -61,18 +61,14 @@ impl Refusal {
             message: Cow::Borrowed(message),
         };
         match self {
-            Self::Rejected(Rejection::NotSynced) => terms(
-                503,
-                Some("rejected-no-endpoints"),
-                "not_synced",
-                "the endpoints are not known yet",
-            ),
-            Self::Rejected(Rejection::NoEndpoints) => terms(
-                503,
-                Some("rejected-no-endpoints"),
-                "no_endpoints",
-                "no endpoint can serve the request",
-            ),
+            Self::Rejected(Rejection::NotSynced) => {
+                let message = "the endpoints are not known yet";
+                terms(503, Some("rejected-no-endpoints"), "not_synced", message)
+            }
+            Self::Rejected(Rejection::NoEndpoints) => {
+                let message = "no endpoint can serve the request";
+                terms(503, Some("rejected-no-endpoints"), "no_endpoints", message)
+            }
             Self::Rejected(Rejection::Saturated) => {
                 terms(429, Some("rejected-saturated"), "saturated", "all endpoints are busy")
             }
@@ -82,6 +78,9 @@ impl Refusal {
                 "shed",
                 "all endpoints are busy and the request is of low priority",
             ),
+            Self::Rejected(Rejection::NoProfile) => {
+                terms(400, None, "no_profile", "there is no such scheduling profile")
+            }
             Self::Rejected(Rejection::Internal(_)) => terms(
                 503,
                 Some("rejected-internal"),

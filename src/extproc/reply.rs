@@ -75,12 +75,8 @@ pub(in crate::extproc) fn trailers(side: Side) -> ProcessingResponse {
 }
 
 /// A header to set, whatever stood there before.
-pub fn set(name: &'static str, value: impl Into<Bytes>) -> HeaderValueOption {
-    let header = HeaderValue {
-        key: Bytes::from_static(name.as_bytes()),
-        raw_value: value.into(),
-        value: Bytes::new(),
-    };
+pub fn set(name: impl Into<Bytes>, value: impl Into<Bytes>) -> HeaderValueOption {
+    let header = HeaderValue { key: name.into(), raw_value: value.into(), value: Bytes::new() };
     HeaderValueOption { header: Some(header), append_action: OVERWRITE }
 }
 

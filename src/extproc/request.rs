@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
-use crate::director::Decision;
+use crate::director::{Decision, Director};
 use crate::extproc::account::Who;
 use crate::extproc::headers::RequestHeaders;
 use crate::extproc::refusal::Refusal;
@@ -15,6 +15,7 @@ use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::{Endpoint, InFlight};
 use crate::prefix::{Chain, Hashing};
 use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
+use crate::schedule::Relay;
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
 
 /// What a held piece costs beside its bytes: its slice, and the reply that will carry it.
@@ -297,7 +298,7 @@ impl Exchange {
         let who = Who {
             model,
             target: model,
-            fairness_id: self.head.fairness_id.text(),
+            fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
         self.account.observed(who, endpoint, in_flight);
@@ -341,9 +342,11 @@ impl Exchange {
         let who = Who {
             model,
             target: target.as_deref().or(model),
-            fairness_id: self.head.fairness_id.text(),
+            fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
+        // The side car answers, whichever rank has served.
+        self.served |= decision.relay.is_some();
         if let Some(endpoint) = decision.endpoints.into_iter().next() {
             self.account.placed(who, endpoint, decision.in_flight, len);
         }
@@ -378,13 +381,18 @@ impl Exchange {
     /// What a decision changes of the headers, as a difference: what is set anew and what a client may not send.
     fn change(&self, decision: &Decision) -> Change {
         let shown = decision.endpoints.len().min(self.settings.destinations);
-        let destination = listed(decision.endpoints.get(..shown).unwrap_or_default());
+        let destination =
+            listed(decision.endpoints.get(..shown).unwrap_or_default(), decision.relay);
         let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
         let mut set_headers = vec![reply::set(metadata::DESTINATION, destination)];
         if self.head.request_id.is_none() {
             set_headers.push(reply::set("x-request-id", self.request_id()));
         }
-        let remove_headers = self.head.removed.iter().map(|&name| name.to_owned()).collect();
+        let relayed = decision.endpoints.first().filter(|_| decision.relay.is_some());
+        set_headers.extend(relayed.map(|rank| reply::set(Relay::HEADER, rank.destination.clone())));
+        let forged = |name: &&&str| relayed.is_none() || **name != Relay::HEADER;
+        let removed = self.head.removed.iter().filter(forged);
+        let remove_headers = removed.map(|&name| name.to_owned()).collect();
         Change {
             headers: Some(HeaderMutation { set_headers, remove_headers }),
             body: None,
@@ -394,19 +402,25 @@ impl Exchange {
     }
 }
 
+/// Whose request it is: what the header of the fairness id says, else whose session an agent names.
+fn fairness_id<'a>(head: &'a RequestHeaders, director: &Director) -> Option<&'a str> {
+    head.fairness_id.text().or_else(|| director.agent(&head.asked))
+}
+
 /// A piece that may be held: a small one is copied, as it would keep the whole message in memory that it came in.
 fn unpinned(piece: Bytes) -> Bytes {
     if piece.len() < SMALL { Bytes::copy_from_slice(&piece) } else { piece }
 }
 
-/// The endpoints as the destination header has them: a list with commas, of one mostly.
-fn listed(endpoints: &[Arc<Endpoint>]) -> Bytes {
+/// The endpoints as the destination header has them, or what relays to them: a list with commas, of one mostly.
+fn listed(endpoints: &[Arc<Endpoint>], relay: Option<Relay>) -> Bytes {
+    let told = |endpoint: &Arc<Endpoint>| match relay {
+        Some(relay) => Bytes::from(relay.address(endpoint).to_string()),
+        None => endpoint.destination.clone(),
+    };
     match endpoints {
-        [one] => one.destination.clone(),
-        several => {
-            let names: Vec<&[u8]> = several.iter().map(|endpoint| &*endpoint.destination).collect();
-            Bytes::from(names.join(&b','))
-        }
+        [one] => told(one),
+        several => Bytes::from(several.iter().map(told).collect::<Vec<_>>().join(&b',')),
     }
 }
 

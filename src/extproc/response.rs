@@ -94,6 +94,15 @@ impl Exchange {
         if let Some(report) = self.decision_report() {
             change.headers.get_or_insert_default().set_headers.push(report);
         }
+        if let Some(endpoint) = self.account.endpoint() {
+            self.director.answer_headers(endpoint, |name, value| {
+                change
+                    .headers
+                    .get_or_insert_default()
+                    .set_headers
+                    .push(reply::set(name.to_owned(), value));
+            });
+        }
         self.push(reply::headers(Side::Response, change));
         if message.end_of_stream {
             self.complete(now);

@@ -21,6 +21,8 @@ pub struct Sample {
     pub adapters: Option<Arc<Adapters>>,
     /// Models that its series name; usually base models, and only the first name of each.
     pub models: Option<Arc<Names>>,
+    /// What else its engine is configured to tell.
+    pub attributes: Attributes,
 }
 
 /// Adapters that a server has requests for.
@@ -34,7 +36,43 @@ pub struct Adapters {
     pub slots: Option<u32>,
 }
 
+/// Numbers that the configuration names, by those names; at most [`MOST`](Self::MOST), the rest is left out.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Attributes(Option<Arc<[Attribute]>>);
+
+type Attribute = (Arc<str>, f32);
+
+impl Attributes {
+    /// The most of an endpoint.
+    pub const MOST: usize = 16;
+
+    fn find(&self, key: &str) -> Option<f32> {
+        let mut all = self.0.iter().flat_map(|all| all.iter());
+        all.find_map(|(name, value)| (**name == *key).then_some(*value))
+    }
+}
+
+impl FromIterator<Attribute> for Attributes {
+    fn from_iter<I: IntoIterator<Item = Attribute>>(all: I) -> Self {
+        let mut all = all.into_iter().take(Self::MOST).peekable();
+        Self(all.peek().is_some().then(|| all.collect()))
+    }
+}
+
 impl Sample {
+    /// A number by its name: the configured one, else the reference's for what every engine may tell.
+    pub(in crate::pool) fn attribute(&self, key: &str) -> Option<f32> {
+        self.attributes.find(key).or_else(|| match key {
+            "WaitingQueueSize" => self.waiting,
+            "RunningRequestsSize" => self.running,
+            "KVCacheUsagePercent" => self.kv_usage,
+            "CacheBlockSize" => self.block_size.map(|size| size as f32),
+            "CacheNumBlocks" => self.blocks.map(|blocks| blocks as f32),
+            "MaxActiveModels" => self.adapters.as_ref()?.slots.map(|slots| slots as f32),
+            _ => None,
+        })
+    }
+
     /// Whether the page told no load: then it is no page of the engine.
     pub fn is_empty(&self) -> bool {
         [self.waiting, self.running, self.kv_usage].iter().all(Option::is_none)
@@ -50,4 +88,31 @@ pub enum Reading {
     Stale,
     /// Never read: the endpoint is neither idle nor busy, it is unknown.
     Unknown,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn named(n: usize) -> Attribute {
+        (format!("a{n}").into(), n as f32)
+    }
+
+    #[test]
+    fn a_number_is_found_by_its_own_name_before_that_of_the_reference() {
+        let mut sample = Sample { waiting: Some(3.0), blocks: Some(9), ..Sample::default() };
+        assert_eq!(sample.attribute("WaitingQueueSize"), Some(3.0));
+        assert_eq!(sample.attribute("CacheNumBlocks"), Some(9.0));
+        assert_eq!(sample.attribute("KVCacheUsagePercent"), None);
+        sample.attributes = [named(1), ("WaitingQueueSize".into(), -7.0)].into_iter().collect();
+        let found = ["a1", "a", "", "WaitingQueueSize"].map(|key| sample.attribute(key));
+        assert_eq!(found, [Some(1.0), None, None, Some(-7.0)]);
+    }
+
+    #[test]
+    fn no_more_than_the_most_are_kept_and_none_cost_nothing() {
+        let kept: Attributes = (0..1000).map(named).collect();
+        assert_eq!((kept.find("a15"), kept.find("a16")), (Some(15.0), None));
+        assert_eq!(Attributes::from_iter([]), Attributes::default());
+    }
 }

@@ -107,6 +107,11 @@ impl Snapshot {
         Roster(Arc::clone(&self.members))
     }
 
+    /// The value of an endpoint's label; none when it has no such label.
+    pub fn label(&self, slot: Slot, key: &str) -> Option<&str> {
+        self.endpoint(slot)?.spec.labels.get(key).map(String::as_str)
+    }
+
     /// The endpoint of this name and no later one of the same slot.
     pub fn by_id(&self, id: EndpointId) -> Option<&Arc<Endpoint>> {
         self.endpoint(id.slot).filter(|endpoint| endpoint.id == id)
@@ -150,6 +155,12 @@ impl Snapshot {
     /// Used share of the KV cache, 0.0 ..= 1.0.
     pub fn kv_usage(&self, slot: Slot, now: Instant) -> Reading {
         self.reading(slot, now, |sample| sample.kv_usage)
+    }
+
+    /// A number of an endpoint's page by its name: an attribute of the configuration, or what every engine may tell by the
+    /// reference's name for it, such as `WaitingQueueSize`.
+    pub fn attribute(&self, slot: Slot, key: &str, now: Instant) -> Reading {
+        self.reading(slot, now, |sample| sample.attribute(key))
     }
 
     /// Tokens in a block of an endpoint's KV cache; none while its page does not say.

@@ -1,9 +1,9 @@
 //! How fast an endpoint turned out to be.
 //!
-//! `seconds a token` of prompts is the ratio of two sums, each of which forgets: it is weighted by tokens, so that long
-//! prompts, which tell more, count more, and what the steps cost in which prompts and decoding sequences share the engine
-//! is taken off. A step in which `n` sequences decode lasts `step * (1 + 0.02 * (n - 1))`: decoding is bound by memory, so a
-//! further sequence adds little.
+//! What a token of a prompt takes is a moving mean of its logarithm, in which long prompts count more and no sample moves
+//! it far. What the steps cost in which prompts and decoding sequences share the engine is taken off before. A step in
+//! which `n` sequences decode lasts `step * (1 + 0.02 * (n - 1))`: decoding is bound by memory, so a further sequence adds
+//! little.
 
 use std::time::{Duration, Instant};
 
@@ -22,13 +22,20 @@ const STEP_GROWTH: f32 = 0.02;
 /// Seconds that loading an adapter takes while nothing is known.
 const LOAD_SECONDS: f32 = 0.2;
 
-/// Weight of the past when a sample is taken in: about the last 30 prompts count.
-const KEPT: f32 = 0.967;
-
 /// The time in which what was learnt loses half of its weight.
 const HALF_LIFE: Duration = Duration::from_secs(60);
 
-/// A sample counts for at most so many times what was expected: one that was held up elsewhere tells nothing of speed.
+/// Share of a new sample of a long prompt in what is known of prompts.
+const TOKEN_SHARE: f32 = 0.2;
+
+/// Prompts that what is known weighs at most: then one that is mixed in counts no less.
+const REMEMBERED: f32 = 30.0;
+
+/// What one sample may change, as a factor of 1.06 up or down: a prompt that was held up, or of which less was cached
+/// than we thought, tells nothing of speed. Twelve that agree make a factor of two.
+const FIRM: f32 = 0.06;
+
+/// Samples of steps count for at most so many times what was expected.
 const OUTLIER: f32 = 4.0;
 
 /// Share of a new sample in what is known of steps.
@@ -40,23 +47,38 @@ const LOAD_SHARE: f32 = 1.0 / 4.0;
 /// What was learnt of one endpoint.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Speed {
-    /// Prompt tokens in the sum; 0.0 where nothing was learnt yet.
-    pub tokens: f32,
-    /// Seconds that they took.
-    pub seconds: f32,
-    /// Prompts in the sums.
-    pub prompts: f32,
+    /// Seconds that a token of a prompt takes; nothing while `weight` is 0.0.
+    token: f32,
+    /// Prompts that it was learnt from, short ones by their share of a chunk; forgets by the minute.
+    weight: f32,
+    /// Tokens of a prompt, a moving mean; nothing while `weight` is 0.0.
+    prompt: f32,
     step: Option<f32>,
     load: Option<f32>,
-    /// When the sums were last changed.
+    /// When `weight` was last changed.
     at: Option<Instant>,
 }
 
 impl Speed {
-    /// Seconds that a token of a prompt takes while nothing else is computed; `expected` while nothing was learnt. What
-    /// was learnt from few tokens is mixed with it: `weight` tokens of it.
+    /// Prompts that it was learnt from; 0.0 while nothing is known.
+    pub fn weight(&self) -> f32 {
+        self.weight
+    }
+
+    /// Seconds that a token of a prompt takes, times [`weight`](Self::weight): a term of a mean.
+    pub fn tokens_learnt(&self) -> f32 {
+        self.weight * self.token
+    }
+
+    /// Tokens of a prompt, times [`weight`](Self::weight).
+    pub fn prompts_learnt(&self) -> f32 {
+        self.weight * self.prompt
+    }
+
+    /// Seconds that a token of a prompt takes while nothing else is computed: what was learnt, mixed with what is
+    /// `expected` as if that had been learnt from `weight` prompts.
     pub fn prompt_token(&self, expected: f32, weight: f32) -> f32 {
-        (self.seconds + weight * expected) / (self.tokens + weight)
+        (self.weight * self.token + weight * expected) / (self.weight + weight)
     }
 
     /// Seconds of a step in which `sequences` decode; 0.0 for none.
@@ -72,33 +94,28 @@ impl Speed {
         self.load.unwrap_or(LOAD_SECONDS)
     }
 
-    /// The sums as they count at `now`.
+    /// What was learnt as it counts at `now`.
     #[must_use]
     pub(in crate::pool) fn at(mut self, now: Instant) -> Self {
         if let Some(at) = self.at.replace(now) {
-            let age = now.saturating_duration_since(at).as_secs_f32() / HALF_LIFE.as_secs_f32();
-            self.tokens /= 1.0 + age;
-            self.seconds /= 1.0 + age;
-            self.prompts /= 1.0 + age;
+            let age = now.saturating_duration_since(at).as_secs_f32();
+            self.weight /= 1.0 + age / HALF_LIFE.as_secs_f32();
         }
         self
     }
 
-    /// `tokens` of a prompt took `seconds` of an engine, of which `shared` went to other work.
-    pub(in crate::pool) fn computed(
-        &mut self,
-        tokens: f32,
-        seconds: f32,
-        shared: f32,
-        now: Instant,
-    ) {
+    /// `tokens` of prompts took `seconds` of an engine.
+    pub(in crate::pool) fn computed(&mut self, tokens: f32, seconds: f32, now: Instant) {
         *self = self.at(now);
-        let expected = tokens * self.prompt_token(PROMPT_TOKEN_SECONDS, CHUNK_TOKENS);
-        let known = self.tokens > CHUNK_TOKENS;
-        let most = if known { OUTLIER * expected } else { f32::INFINITY };
-        self.tokens = KEPT * self.tokens + tokens;
-        self.prompts = KEPT * self.prompts + 1.0;
-        self.seconds = (KEPT * self.seconds + (seconds - shared).min(most)).max(0.0);
+        let weight = (tokens / CHUNK_TOKENS).min(1.0);
+        let known = if self.weight > 0.0 { self.token } else { PROMPT_TOKEN_SECONDS };
+        let ratio = (seconds / (tokens * known)).clamp(0.1, 10.0);
+        let share = weight * TOKEN_SHARE.max(1.0 / (1.0 + self.weight));
+        let firm = FIRM * (1.0 + 10.0 / (1.0 + self.weight).powi(2));
+        self.token = known * (share * ratio.ln()).clamp(-firm, firm).exp();
+        let prompt = if self.weight > 0.0 { self.prompt } else { tokens };
+        self.prompt = prompt + TOKEN_SHARE * (tokens - prompt);
+        self.weight = (self.weight + weight).min(REMEMBERED);
     }
 
     /// A token came `seconds` after the one before it while `sequences` decoded and nothing else was done.
@@ -122,12 +139,19 @@ mod tests {
 
     fn learnt(seconds: &[f32]) -> Speed {
         let (mut speed, now) = (Speed::default(), clock::now());
-        seconds.iter().for_each(|&seconds| speed.computed(8_000.0, seconds, 0.0, now));
+        seconds.iter().for_each(|&seconds| speed.computed(8_000.0, seconds, now));
         speed
     }
 
     fn second(speed: Speed) -> f32 {
-        8_000.0 * speed.prompt_token(PROMPT_TOKEN_SECONDS, 0.1)
+        8_000.0 * speed.prompt_token(PROMPT_TOKEN_SECONDS, 1e-3)
+    }
+
+    #[test]
+    fn a_few_prompts_tell_much_and_further_ones_the_rest() {
+        let [one, four, thirty] = [1, 4, 30].map(|prompts| second(learnt(&vec![3.0; prompts])));
+        assert!(1.5 < one && one < four && four < thirty, "{one} {four} {thirty}");
+        assert!((2.9..3.1).contains(&thirty), "{thirty}");
     }
 
     #[test]
@@ -135,32 +159,32 @@ mod tests {
         let mut times = vec![1.0; 30];
         times.push(600.0);
         let held_up = second(learnt(&times));
-        assert!((1.0..1.3).contains(&held_up), "{held_up}");
+        assert!((1.0..1.07).contains(&held_up), "{held_up}");
     }
 
     #[test]
     fn another_speed_is_learnt_within_some_prompts() {
         let mut times = vec![1.0; 100];
-        times.extend([2.0; 30]);
+        times.extend([2.0; 20]);
         let slower = second(learnt(&times));
-        assert!((1.6..2.0).contains(&slower), "{slower}");
+        assert!((1.8..2.0).contains(&slower), "{slower}");
     }
 
     #[test]
     fn what_was_learnt_long_ago_gives_way_to_what_is_expected() {
         let slow = learnt(&[4.0; 30]);
         let later = slow.at(clock::now() + HALF_LIFE * 20);
-        assert!(later.tokens < 0.06 * slow.tokens);
-        assert!((second(later) - second(slow)).abs() < 0.01, "the ratio stays");
+        assert!(later.weight() < 0.06 * slow.weight());
+        assert!((second(later) - second(slow)).abs() < 0.01, "the speed stays");
     }
 
     #[test]
-    fn work_for_others_is_taken_off() {
-        let (mut speed, now) = (Speed::default(), clock::now());
-        (0..9).for_each(|_| speed.computed(8_000.0, 1.5, 0.5, now));
-        assert!((second(speed) - 1.0).abs() < 0.01);
-        speed.computed(8_000.0, 0.0, 1e9, now);
-        assert!(speed.seconds >= 0.0);
+    fn short_prompts_and_no_time_at_all_move_little() {
+        let (mut speed, now) = (learnt(&[1.0; 30]), clock::now());
+        speed.computed(20.0, 5.0, now);
+        speed.computed(20.0, 0.0, now);
+        speed.computed(20.0, -5.0, now);
+        assert!((0.98..1.02).contains(&second(speed)), "{speed:?}");
     }
 
     #[test]

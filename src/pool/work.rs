@@ -6,12 +6,18 @@
 //! prompt is taken to be computed when it should be.
 
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::pool::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
 
 /// What is left of a prompt whose first token has not come, as a share of it, at least.
 const UNDONE: f32 = 0.05;
+
+/// First tokens that are no further apart come from one step.
+const ONE_STEP: Duration = Duration::from_millis(5);
+
+/// What the first guess counts beside what was learnt, in prompts.
+const GUESS_WEIGHT: f32 = 0.5;
 
 /// Tokens of a prompt that was not read.
 const UNREAD_TOKENS: u64 = 1_000;
@@ -27,6 +33,17 @@ pub(in crate::pool) struct Work {
     /// Streams of tokens.
     decoding: u32,
     speed: Speed,
+    /// What the last step told; another prompt may have been done in it.
+    step: Option<Computed>,
+}
+
+/// Prompts whose first tokens came from one step.
+#[derive(Clone, Copy, Debug)]
+struct Computed {
+    tokens: f32,
+    /// Since the first tokens before.
+    seconds: f32,
+    at: Instant,
 }
 
 /// Names a prompt in its endpoint's work.
@@ -87,15 +104,26 @@ impl Work {
         let begun = self.begun(&prompt);
         let waited = now.saturating_duration_since(begun).as_secs_f32();
         let tokens = prompt.tokens as f32;
-        let shared = self.shared(tokens, begun == prompt.at);
+        let seconds = waited - self.shared(tokens, begun == prompt.at);
         if prompt.loads {
-            let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, CHUNK_TOKENS);
-            self.speed.loaded(waited - shared - expected);
+            let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT);
+            self.speed.loaded(seconds - expected);
         } else {
-            self.speed.computed(tokens, waited, shared, now);
+            self.learn(Computed { tokens, seconds, at: now });
         }
         self.done = Some(now);
         self.decoding += 1;
+    }
+
+    /// Learns from a step once the next one is there.
+    fn learn(&mut self, next: Computed) {
+        let same = |step: &Computed| next.at.saturating_duration_since(step.at) < ONE_STEP;
+        if let Some(step) = self.step.as_mut().filter(|step| same(step)) {
+            step.tokens += next.tokens;
+            step.seconds += next.seconds;
+        } else if let Some(Computed { tokens, seconds, at }) = self.step.replace(next) {
+            self.speed.computed(tokens, seconds, at);
+        }
     }
 
     /// Seconds of the steps in which `tokens` are computed that go to sequences that decode meanwhile; `idle` when no
@@ -133,7 +161,7 @@ impl Work {
             Outlook { prompt_tokens: 0.0, prompts: 0.0, decoding: self.decoding as f32, speed };
         let Some((_, first)) = self.prompts.front() else { return outlook };
         let passed = now.saturating_duration_since(self.begun(first)).as_secs_f32();
-        let token = speed.prompt_token(PROMPT_TOKEN_SECONDS, CHUNK_TOKENS)
+        let token = speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT)
             + speed.step(outlook.decoding) / CHUNK_TOKENS;
         let mut computed = passed / token;
         for (_, prompt) in &self.prompts {
@@ -196,7 +224,10 @@ mod tests {
         assert!(near(outlook.prompt_tokens, 4_000.0), "{outlook:?}");
         assert!(near(outlook.decoding, 1.0), "{outlook:?}");
         work.computed(first, start + STEP * 9);
-        assert!(near(work.outlook(start + STEP * 9).speed.tokens, 0.0), "nothing is learnt of it");
+        assert!(
+            near(work.outlook(start + STEP * 9).speed.weight(), 0.0),
+            "nothing is learnt of it"
+        );
     }
 
     #[test]
@@ -210,7 +241,7 @@ mod tests {
             [0, 1].map(|_| work.ended());
             now += STEP * 3;
         }
-        let token = work.outlook(now).speed.prompt_token(PROMPT_TOKEN_SECONDS, 100.0);
+        let token = work.outlook(now).speed.prompt_token(PROMPT_TOKEN_SECONDS, 1e-3);
         // 50 ms of the two seconds go to the sequence that decodes meanwhile.
         assert!(near(token * 8_000.0, 1.95), "twice as slow as expected: {token}");
     }
@@ -225,7 +256,7 @@ mod tests {
             work.ended();
         }
         let speed = work.outlook(now).speed;
-        assert!(near(speed.load(), 1.0) && near(speed.tokens, 0.0), "{speed:?}");
+        assert!(near(speed.load(), 1.0) && near(speed.weight(), 0.0), "{speed:?}");
     }
 
     #[test]

@@ -42,14 +42,13 @@ impl Azure {
         let column = |at: usize| line.split(',').nth(at).map(str::trim).unwrap_or_default();
         let number = |at: usize, name: &str| {
             let text = column(at);
-            text.parse().map_err(|_| format!("{name} is no number of tokens: `{text}`"))
+            text.parse().map_err(|error| format!("{name}: {error}: `{text}`"))
         };
-        let stamp: DateTime = column(self.timestamp)
-            .parse()
-            .map_err(|error| format!("TIMESTAMP is no date and time: {error}"))?;
+        let stamp: DateTime =
+            column(self.timestamp).parse().map_err(|error| format!("TIMESTAMP: {error}"))?;
         let first = *self.first.get_or_insert(stamp);
         let at = Duration::try_from(stamp.duration_since(first))
-            .map_err(|_| "TIMESTAMP is before that of the first request".to_owned())?;
+            .map_err(|error| format!("TIMESTAMP is before that of the first request: {error}"))?;
         let prompt = Segment {
             content: self.requests,
             tokens: number(self.prompt_tokens, "ContextTokens")?,
@@ -96,16 +95,10 @@ mod tests {
     fn what_is_no_request_is_named() {
         let mut azure = azure();
         let mut error = |line| azure.arrival(line).unwrap_err();
-        assert!(error("18:17,4808,10").starts_with("TIMESTAMP is no date and time: "));
-        assert_eq!(
-            error("2023-11-16 18:17:03,many,10"),
-            "ContextTokens is no number of tokens: `many`"
-        );
-        assert_eq!(error("2023-11-16 18:17:03,1"), "GeneratedTokens is no number of tokens: ``");
-        assert_eq!(
-            error("2023-11-16 18:17:02,1,1"),
-            "TIMESTAMP is before that of the first request"
-        );
+        assert!(error("18:17,4808,10").starts_with("TIMESTAMP: "));
+        assert!(error("2023-11-16 18:17:03,many,10").starts_with("ContextTokens: invalid digit"));
+        assert!(error("2023-11-16 18:17:03,1").starts_with("GeneratedTokens: "));
+        assert!(error("2023-11-16 18:17:02,1,1").starts_with("TIMESTAMP is before that of the"));
         assert!(Azure::headed("time,tokens").is_none());
     }
 }

@@ -83,7 +83,9 @@ impl Directed {
         };
         let metrics = Metrics::new("default", "replay", false)?;
         let index = resolved.prefix.map(|settings| Arc::new(Index::new(settings, 0)));
-        let policy = Policy::new(resolved.profile, Some(resolved.detector));
+        let policy = Policy::new(resolved.profiles, Some(resolved.detector))
+            .with_admitters(resolved.admitters)
+            .with_facts(resolved.facts);
         let mut director = Director::new(Arc::clone(&pool), policy, metrics, settings);
         if let Some(index) = &index {
             director = director.with_prefix(Arc::clone(index));

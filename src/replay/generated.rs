@@ -5,8 +5,7 @@
 use std::time::Duration;
 
 use crate::replay::prompt::Segment;
-use crate::replay::timing::dice;
-use crate::replay::{Arrival, Workload};
+use crate::replay::{Arrival, Workload, timing};
 use crate::sim::engine::AdapterId;
 
 /// Share of the fleet's caches that the prefixes of [`Kind::Shareable`] fill together: they fit, if each is kept once.
@@ -87,31 +86,31 @@ impl Kind {
     /// Requests for a fleet with caches of `cache_tokens` together. The gaps between arrivals have a mean of one second:
     /// they are to be scaled.
     pub fn workload(self, shape: &Shape, cache_tokens: usize, seed: u64) -> Workload {
-        let mut rng = dice(seed);
+        let mut dice = timing::dice(seed);
         let prefixes = FILLED * cache_tokens as f64 / shape.prefix_tokens.max(1) as f64;
         let mut at = Duration::ZERO;
         let arrivals = (0..shape.warm_up + shape.requests).map(|id| {
-            let arrival = self.arrival(shape, prefixes.max(1.0), id as u64, &mut rng);
+            let arrival = self.arrival(shape, prefixes.max(1.0), id as u64, &mut dice);
             let arrival = Arrival { at, counts: id >= shape.warm_up, ..arrival };
-            at += self.gap(&mut rng);
+            at += self.gap(&mut dice);
             arrival
         });
         Workload { arrivals: arrivals.collect() }
     }
 
-    fn gap(self, rng: &mut fastrand::Rng) -> Duration {
+    fn gap(self, dice: &mut fastrand::Rng) -> Duration {
         match self {
             Self::Burst(_) => Duration::ZERO,
             Self::Shareable(_) | Self::HotPrefix(_) | Self::Adapters(_) => {
-                Duration::from_secs_f64(-(1.0 - rng.f64()).ln())
+                Duration::from_secs_f64(-(1.0 - dice.f64()).ln())
             }
         }
     }
 
-    fn arrival(self, shape: &Shape, prefixes: f64, id: u64, rng: &mut fastrand::Rng) -> Arrival {
+    fn arrival(self, shape: &Shape, choices: f64, id: u64, dice: &mut fastrand::Rng) -> Arrival {
         let own = Segment { content: OWN_CONTENT + id, tokens: shape.own_tokens };
-        let after = |prefix: u64| {
-            let prefix = Segment { content: prefix, tokens: shape.prefix_tokens };
+        let after = |content: u64| {
+            let prefix = Segment { content, tokens: shape.prefix_tokens };
             let arrival = Arrival::new(Duration::ZERO, &[prefix, own], shape.output_tokens);
             Arrival { shared_tokens: shape.prefix_tokens, ..arrival }
         };
@@ -119,12 +118,12 @@ impl Kind {
             Arrival::new(Duration::ZERO, &[Segment { tokens, ..own }], shape.output_tokens)
         };
         match self {
-            Self::Shareable(share) if rng.f64() < share => after(one_of(prefixes, rng)),
-            Self::HotPrefix(share) if rng.f64() < share => after(0),
+            Self::Shareable(share) if dice.f64() < share => after(one_of(choices, dice)),
+            Self::HotPrefix(share) if dice.f64() < share => after(0),
             Self::HotPrefix(_) => alone(shape.prefix_tokens + shape.own_tokens),
             Self::Shareable(_) | Self::Burst(_) => alone(shape.own_tokens),
             Self::Adapters(adapters) => {
-                Arrival { adapter: Some(zipf(adapters, rng)), ..alone(shape.own_tokens) }
+                Arrival { adapter: Some(zipf(adapters, dice)), ..alone(shape.own_tokens) }
             }
         }
     }
@@ -132,19 +131,19 @@ impl Kind {
 
 /// A whole number below `count`, each as likely.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below `count`")]
-fn one_of(count: f64, rng: &mut fastrand::Rng) -> u64 {
-    rng.u64(0..count.max(1.0) as u64)
+fn one_of(count: f64, dice: &mut fastrand::Rng) -> u64 {
+    dice.u64(0..count.max(1.0) as u64)
 }
 
 /// An adapter of `count`, the nth with a weight of `1 / n`.
-fn zipf(count: u32, rng: &mut fastrand::Rng) -> AdapterId {
+fn zipf(count: u32, dice: &mut fastrand::Rng) -> AdapterId {
     let weight = |rank: u32| 1.0 / f64::from(rank);
-    let mut left = rng.f64() * (1..=count).map(weight).sum::<f64>();
+    let mut left = dice.f64() * (1..=count).map(weight).sum::<f64>();
     let chosen = (1..count).find(|rank| {
         left -= weight(*rank);
         left < 0.0
     });
-    AdapterId(chosen.unwrap_or(count.max(1)) - 1)
+    AdapterId(chosen.unwrap_or(count).saturating_sub(1))
 }
 
 #[cfg(test)]
@@ -192,8 +191,11 @@ mod tests {
         let mut workload = workload(Kind::Adapters(12), 1);
         workload.scale(0.6, 64_000.0);
         assert!((workload.load(64_000.0).unwrap() - 0.6).abs() < 1e-9);
-        let gaps: Vec<_> =
-            workload.arrivals.windows(2).map(|two| (two[1].at - two[0].at).as_secs_f64()).collect();
+        let gaps: Vec<_> = workload
+            .arrivals
+            .windows(2)
+            .map(|two| two[1].at.saturating_sub(two[0].at).as_secs_f64())
+            .collect();
         let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
         let above = gaps.iter().filter(|gap| **gap > mean).count() as f64 / gaps.len() as f64;
         assert!((above - (-1.0_f64).exp()).abs() < 0.04, "as of an exponential distribution");

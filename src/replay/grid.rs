@@ -88,12 +88,11 @@ impl<P: Sync> Grid<'_, P> {
 
     fn cases(&self) -> Vec<Case<'_, P>> {
         let mut cases = Vec::new();
-        for fleet in self.fleets {
-            for &load in self.loads {
-                for (name, policy) in self.policies {
-                    let case = |seed| Case { fleet, load, name, policy, seed };
-                    cases.extend((1..=self.seeds).map(case));
-                }
+        let of_fleet = |fleet| self.loads.iter().map(move |&load| (fleet, load));
+        for (fleet, load) in self.fleets.iter().flat_map(of_fleet) {
+            for (name, policy) in self.policies {
+                let case = |seed| Case { fleet, load, name, policy, seed };
+                cases.extend((1..=self.seeds).map(case));
             }
         }
         cases
@@ -186,7 +185,7 @@ fn side_by_side<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 
 #[cfg(test)]
 mod tests {
-    use std::convert::Infallible;
+    use std::num::ParseIntError;
     use std::sync::atomic::AtomicU64;
 
     use super::*;
@@ -197,9 +196,14 @@ mod tests {
     }
 
     /// A run that lasts `policy` times the seed in milliseconds, and was placed as its requests come.
-    fn run(workload: &Workload, _: &Fleet, policy: &u64, seed: u64) -> Result<Outcome, Infallible> {
+    fn run(
+        workload: &Workload,
+        _: &Fleet,
+        policy: &&str,
+        seed: u64,
+    ) -> Result<Outcome, ParseIntError> {
         let served = Served {
-            ttft: Duration::from_millis(policy * seed),
+            ttft: Duration::from_millis(policy.parse::<u64>()? * seed),
             end_to_end: Duration::from_secs(1),
             output_tokens: 1,
             prompt_tokens: workload.arrivals.len(),
@@ -212,8 +216,8 @@ mod tests {
     fn grid<'a>(
         source: &'a Source,
         fleets: &'a [Fleet],
-        policies: &'a [(String, u64)],
-    ) -> Grid<'a, u64> {
+        policies: &'a [(String, &'static str)],
+    ) -> Grid<'a, &'static str> {
         Grid { source, fleets, loads: &[Some(0.5), Some(0.9)], policies, seeds: 3 }
     }
 
@@ -222,17 +226,28 @@ mod tests {
         let kind = Kind::Adapters(2);
         let shape = Shape { requests: 5, ..kind.shape() };
         let source = Source::Generated { kind, shape };
-        let (fleets, policies) = (two_fleets(), [("a".to_owned(), 1), ("b".to_owned(), 10)]);
+        let fleets = two_fleets();
+        let policies = [("a".to_owned(), "1"), ("b".to_owned(), "10")];
         let grid = grid(&source, &fleets, &policies);
         let done = AtomicU64::new(0);
-        let Ok(rows) = grid.rows(run, || drop(done.fetch_add(1, Ordering::Relaxed)));
+        let count = || {
+            done.fetch_add(1, Ordering::Relaxed);
+        };
+        let rows = grid.rows(run, count).unwrap();
         assert_eq!((grid.runs(), done.into_inner()), (24, 24));
-        let of = |row: &Row| (row.pods, row.load, row.policy.clone(), row.figures.ttft_ms.p50);
+        let of = |row: &Row| {
+            (
+                row.pods,
+                row.load,
+                row.policy.clone(),
+                row.figures.ttft_ms.p50,
+                row.spread.ttft_ms.p50,
+            )
+        };
         let of: Vec<_> = rows.iter().map(of).collect();
         assert_eq!(of.len(), 8);
-        assert_eq!(of[1], (2, Some(0.5), "b".to_owned(), 20.0), "the mean of seeds 1 to 3");
-        assert_eq!(of[6], (4, Some(0.9), "a".to_owned(), 2.0));
-        assert_eq!(rows[1].spread.ttft_ms.p50, 20.0);
+        assert_eq!(of[1], (2, Some(0.5), "b".to_owned(), 20.0, 20.0), "the mean of seeds 1 to 3");
+        assert_eq!(of[6], (4, Some(0.9), "a".to_owned(), 2.0, 2.0));
     }
 
     #[test]

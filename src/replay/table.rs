@@ -10,16 +10,8 @@ impl fmt::Display for Report {
         let columns: Vec<Vec<String>> =
             COLUMNS.iter().filter(|column| (column.shown)(self)).map(|it| it.cells(self)).collect();
         for line in 0..self.runs.len() + 2 {
-            let mut text = String::new();
-            for (at, cells) in columns.iter().enumerate() {
-                let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
-                let cell = cells.get(line).map(String::as_str).unwrap_or_default();
-                // The first column is words, the others are numbers.
-                text +=
-                    &if at == 0 { format!("{cell:<width$}") } else { format!("{cell:>width$}") };
-                text += "  ";
-            }
-            writeln!(f, "{}", text.trim_end())?;
+            let cells = columns.iter().enumerate().map(|(at, cells)| padded(cells, line, at == 0));
+            writeln!(f, "{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
         }
         let lost = |of: fn(&Row) -> f64| self.runs.iter().map(of).fold(0.0, f64::max);
         let (left_out, refused) =
@@ -82,6 +74,13 @@ fn differs_in_pods(report: &Report) -> bool {
     pods.any(|pods| Some(pods) != first)
 }
 
+/// A cell of a column, as wide as the widest: words to the left, numbers to the right.
+fn padded(cells: &[String], line: usize, words: bool) -> String {
+    let width = cells.iter().map(|cell| cell.chars().count()).max().unwrap_or_default();
+    let cell = cells.get(line).map(String::as_str).unwrap_or_default();
+    if words { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
+}
+
 /// A figure and how far up or down the runs lie, if there are several.
 fn with_spread(row: &Row, figure: fn(&Figures) -> f64) -> String {
     let mean = figure(&row.figures);
@@ -140,12 +139,12 @@ mod tests {
     #[test]
     fn rows_are_aligned_and_say_how_sure_they_are() {
         let report = Report { runs: vec![row("default", 1.0), row("round-robin", 10.0)] };
-        expect![[r#"
+        expect![[r"
                                  TTFT ms                            TPOT ms               to end ms               token  request  max /      tokens
             policy       load        p50         p90           p99      p50   p90    p99        p50   p90    p99   hits     hits   mean  recomputed
             default      0.70  12.3 ±6.2    457 ±228    7890 ±3945     12.3   457   7890          -   457   7890  12.3%        -   1.25        1000
             round-robin  0.70    123 ±62  4567 ±2284  78900 ±39450      123  4567  78900          -  4567  78900  12.3%        -   1.25        1000
-        "#]].assert_eq(&report.to_string());
+        "]].assert_eq(&report.to_string());
     }
 
     #[test]

@@ -52,7 +52,9 @@ pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
     }
     arrivals.sort_by_key(|arrival: &Arrival| arrival.at);
     let first = arrivals.first().map_or(Duration::ZERO, |arrival| arrival.at);
-    arrivals.iter_mut().for_each(|arrival| arrival.at -= first);
+    for arrival in &mut arrivals {
+        arrival.at = arrival.at.saturating_sub(first);
+    }
     Ok(Workload { arrivals })
 }
 

@@ -7,9 +7,10 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::pool::{EndpointSpec, Event, Sample, Snapshot, State};
-use crate::request::Parsed;
-use crate::schedule::{Headers, PickContext, Signals};
+use crate::pool::{EndpointSpec, Event, Sample, Slot, Snapshot, State};
+use crate::request::{Parsed, Reading};
+use crate::schedule::registry::Parameters;
+use crate::schedule::{Filter, Headers, PickContext, Signals};
 use crate::server::clock;
 
 /// A request that says nothing, for a pool.
@@ -39,11 +40,28 @@ impl<'a> Asked<'a> {
         }
     }
 
+    /// Has a prompt of so many tokens.
+    pub(crate) fn prompt(&mut self, tokens: u64) {
+        (self.request.prompt_tokens, self.request.reading) = (tokens, Reading::Read);
+    }
+
     /// What a plugin sees of it.
     pub(crate) fn cx(&self, now: Instant) -> PickContext<'_> {
         let Self { request, headers, signals, snapshot } = self;
-        PickContext { request, model: None, headers, snapshot, signals, now }
+        PickContext { request, model: None, headers, snapshot, signals, now, dice: 0 }
     }
+}
+
+/// Positions of the endpoints that a filter keeps for a request that says nothing.
+pub(crate) fn kept(filter: &dyn Filter, snapshot: &Snapshot) -> Vec<usize> {
+    kept_for(filter, Asked::of(snapshot).cx(clock::now()))
+}
+
+/// Positions of the endpoints that a filter keeps of all.
+pub(crate) fn kept_for(filter: &dyn Filter, cx: PickContext<'_>) -> Vec<usize> {
+    let mut candidates = cx.snapshot.ready().to_vec();
+    filter.filter(cx, &mut candidates);
+    candidates.into_iter().map(Slot::index).collect()
 }
 
 /// A pool of `count` endpoints 10.0.x.y:8000 that were never scraped.
@@ -54,6 +72,16 @@ pub(crate) fn snapshot(count: u16) -> Snapshot {
 /// A pool of endpoints at these addresses.
 pub(crate) fn at(addresses: &[&str]) -> Snapshot {
     pool(addresses.iter().map(|address| address.parse().expect("an address"))).snapshot()
+}
+
+/// A pool of endpoints 10.0.x.y:8000 with these labels.
+pub(crate) fn labeled(labels: &[&[(&str, &str)]]) -> Snapshot {
+    let mut specs = specs(addresses(u16::try_from(labels.len()).expect("few")));
+    for (spec, labels) in specs.iter_mut().zip(labels) {
+        let owned = |&(key, value): &(&str, &str)| (key.to_owned(), value.to_owned());
+        spec.labels = labels.iter().map(owned).collect();
+    }
+    of(specs).snapshot()
 }
 
 /// A pool of endpoints 10.0.x.y:8000 with one sample for each endpoint that has one, read at `now`.
@@ -71,10 +99,18 @@ pub(crate) fn sampled(samples: &[Option<Sample>], now: Instant) -> Snapshot {
 
 /// The pool of [`snapshot`] to be changed.
 pub(crate) fn state(count: u16) -> State {
-    pool((0..count).map(|n| ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into()))
+    pool(addresses(count))
+}
+
+fn addresses(count: u16) -> impl Iterator<Item = SocketAddr> {
+    (0..count).map(|n| ([10, 0, n.to_be_bytes()[0], n.to_be_bytes()[1]], 8000).into())
 }
 
 fn pool(addresses: impl Iterator<Item = SocketAddr>) -> State {
+    of(specs(addresses))
+}
+
+fn specs(addresses: impl Iterator<Item = SocketAddr>) -> Vec<EndpointSpec> {
     let spec = |(n, address): (usize, SocketAddr)| EndpointSpec {
         name: format!("pod-{n}"),
         namespace: "default".to_owned(),
@@ -83,7 +119,25 @@ fn pool(addresses: impl Iterator<Item = SocketAddr>) -> State {
         uid: String::new(),
         other_ips: Vec::new(),
     };
+    addresses.enumerate().map(spec).collect()
+}
+
+fn of(specs: Vec<EndpointSpec>) -> State {
     let mut state = State::new(Duration::from_secs(2));
-    state.apply(Event::Endpoints(addresses.enumerate().map(spec).collect()), clock::now());
+    state.apply(Event::Endpoints(specs), clock::now());
     state
+}
+
+/// The parameters without which a plugin cannot be; null for most.
+pub(crate) fn required(plugin: &str) -> Parameters {
+    match plugin {
+        "endpoint-attribute-scorer" => serde_json::json!({
+            "attributeKey": "WaitingQueueSize", "algorithm": {"type": "linear_lower_is_better"},
+        }),
+        "header-label-affinity-scorer" => {
+            serde_json::json!({"headerName": "X-Tier", "labelKey": "tier"})
+        }
+        "session-id-producer" => serde_json::json!({"headerName": "x-session-id"}),
+        _ => Parameters::Null,
+    }
 }

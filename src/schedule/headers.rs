@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
+use crate::schedule::registry::BadParameters;
+
 /// Headers of one request, each as it came first. Bounded by the names that are wanted.
 #[derive(Clone, Default)]
 pub struct Headers(Vec<(Arc<str>, Bytes)>);
@@ -39,6 +41,17 @@ impl fmt::Debug for Headers {
     }
 }
 
+/// A header's name as it is looked for, in lower case, from the `field` of a plugin's parameters.
+///
+/// # Errors
+/// When no header can have the name.
+pub(in crate::schedule) fn header_name(field: &str, given: &str) -> Result<String, BadParameters> {
+    let of_name = |c: char| c.is_ascii_alphanumeric() || "!#$%&'*+-.^_`|~".contains(c);
+    let good = !given.is_empty() && given.chars().all(of_name);
+    let refused = || BadParameters(format!("{field}: `{given}` is no name of a header"));
+    good.then(|| given.to_ascii_lowercase()).ok_or_else(refused)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -52,5 +65,13 @@ mod tests {
         assert_eq!(headers.find("x-session"), Some(&b"first"[..]));
         assert_eq!(headers.find("cookie"), None);
         assert_eq!(format!("{headers:?}"), r#"{"x-session": 5}"#, "a value is not shown");
+    }
+
+    #[test]
+    fn a_name_is_looked_for_in_lower_case_and_what_is_none_is_refused() {
+        assert_eq!(header_name("headerName", "X-Session_1"), Ok("x-session_1".to_owned()));
+        for name in ["", "a b", ":path", "é", "a:"] {
+            assert!(header_name("headerName", name).is_err(), "{name}");
+        }
     }
 }

@@ -3,15 +3,20 @@
 //! In the reference they are plugins with code of their own. Here signals are computed by the director, so a producer is
 //! no more than its settings; one that a plugin needs and nobody lists has the default ones.
 
+use std::sync::Arc;
+
 use crate::prefix;
+use crate::schedule::facts::{OutputEstimate, SessionSource};
 use crate::schedule::registry::BadParameters;
 
+pub(in crate::schedule) mod agent_identity;
 pub(in crate::schedule) mod approx_prefix_cache;
 pub(in crate::schedule) mod inflight_load;
+pub(in crate::schedule) mod session_id;
 pub(in crate::schedule) mod token;
 
 /// What a producer's parameters say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Producer {
     /// What it produces.
     pub product: Product,
@@ -20,14 +25,18 @@ pub struct Producer {
 }
 
 /// What a producer produces.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub enum Product {
     /// How much of a prompt each endpoint has in its cache.
     Prefix(prefix::Settings),
     /// The tokens of a prompt, by estimate. Always there.
     Tokens,
-    /// What this process has in flight on each endpoint. Always there.
-    InFlight,
+    /// What this process has in flight on each endpoint. Always there; output counts where there is an estimate of it.
+    InFlight(Option<OutputEstimate>),
+    /// What names the session of a request.
+    Session(SessionSource),
+    /// Whose request it is, by the first of these headers that is there.
+    Agent(Vec<Arc<str>>),
 }
 
 /// A count; the reference takes negative ones as an error too.

@@ -7,6 +7,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::pool::{Endpoint, Slot};
@@ -31,8 +32,8 @@ pub struct FilterStep {
     pub name: Arc<str>,
     /// What it means when it leaves nothing.
     pub empty: Empty,
-    /// The filter.
-    pub filter: Box<dyn Filter>,
+    /// The filter; the same where several profiles name it.
+    pub filter: Arc<dyn Filter>,
 }
 
 /// A scorer of a profile.
@@ -42,8 +43,8 @@ pub struct ScorerStep {
     pub name: Arc<str>,
     /// What its scores are multiplied by; 1.0 unless configured.
     pub weight: f32,
-    /// The scorer.
-    pub scorer: Box<dyn Scorer>,
+    /// The scorer; the same where several profiles name it.
+    pub scorer: Arc<dyn Scorer>,
 }
 
 /// The picker of a profile.
@@ -189,14 +190,21 @@ impl Profile {
         self.filter(cx, limits, scratch, |step| step.empty == Empty::Capability)
     }
 
-    /// Tells the plugins where the request goes; one that panics is none the wiser.
-    pub fn placed(&self, cx: PickContext<'_>, endpoint: &Endpoint) {
+    /// Tells the plugins where the request goes, and which candidates the filters had left; one that panics is none the
+    /// wiser.
+    pub fn placed(&self, cx: PickContext<'_>, candidates: &[Slot], endpoint: &Endpoint) {
         for step in &self.filters {
-            contained(|| step.filter.placed(cx, endpoint));
+            contained(|| step.filter.placed(cx, candidates, endpoint));
         }
         for step in &self.scorers {
-            contained(|| step.scorer.placed(cx, endpoint));
+            contained(|| step.scorer.placed(cx, candidates, endpoint));
         }
+    }
+
+    /// The headers, names and values, that its plugins want on an answer of this endpoint.
+    pub fn answer_headers(&self, endpoint: &Endpoint) -> impl Iterator<Item = (&str, Bytes)> {
+        let filters = self.filters.iter().filter_map(|step| step.filter.answer_header(endpoint));
+        filters.chain(self.scorers.iter().filter_map(|step| step.scorer.answer_header(endpoint)))
     }
 
     fn filter(

@@ -2,6 +2,8 @@
 
 use std::time::Instant;
 
+use smallvec::SmallVec;
+
 use crate::pool::{Reading, Slot};
 use crate::schedule::PickContext;
 
@@ -33,10 +35,21 @@ pub(in crate::schedule) fn fill(
     }
 }
 
+/// As many values as there are candidates, on the stack for a usual pool.
+pub(in crate::schedule) type Values = SmallVec<[f32; USUAL_POOL]>;
+
 /// Writes the length of each candidate's queue: a stale one is taken to be what this process has in flight there.
 pub fn queues(cx: PickContext<'_>, candidates: &[Slot], values: &mut [f32]) {
     let waiting = |slot, now| cx.snapshot.waiting(slot, now);
     fill(cx, candidates, values, waiting, |slot| Some(cx.snapshot.in_flight(slot) as f32));
+}
+
+/// Tokens that this process has in flight on an endpoint: of prompts still to be computed, and of output still to be
+/// generated where that counts.
+pub(in crate::schedule) fn tokens_in_flight(cx: PickContext<'_>, slot: Slot) -> u64 {
+    let Some(endpoint) = cx.snapshot.endpoint(slot) else { return 0 };
+    let output = cx.signals.output_tokens.map_or(0, |_| endpoint.live.decode_tokens());
+    endpoint.live.prompt_tokens().saturating_add(output)
 }
 
 /// Maps values to scores so that the least is 1.0 and the greatest 0.0; all equal are 1.0.
@@ -52,7 +65,7 @@ pub(in crate::schedule) fn lower_is_better(values: &mut [f32]) {
 /// The lower median of the known values; 0.0 when none is known.
 fn median(values: &[f32]) -> f32 {
     let known = values.iter().copied().filter(|value| !value.is_nan());
-    let mut known: smallvec::SmallVec<[f32; USUAL_POOL]> = known.collect();
+    let mut known: Values = known.collect();
     let middle = known.len().saturating_sub(1) / 2;
     if known.is_empty() {
         return 0.0;

@@ -6,28 +6,50 @@
 use serde::de::DeserializeOwned;
 
 use crate::schedule::{
-    Detector, Filter, Needs, Picker, Producer, Scorer, detector, filter, picker, producer, scorer,
+    Admitter, Detector, Filter, Handler, Needs, Picker, Producer, Scorer, admitter, detector,
+    filter, handler, picker, producer, scorer,
 };
 
 /// All plugins of this build.
 pub static PLUGINS: &[Plugin] = &[
+    filter::by_label::PLUGIN,
+    filter::context_length_aware::PLUGIN,
+    filter::role::PLUGIN_DECODE,
+    filter::role::PLUGIN_ENCODE,
+    filter::endpoint_attribute::PLUGIN,
     filter::header_based_testing::PLUGIN,
+    filter::label_selector::PLUGIN,
+    filter::role::PLUGIN_PREFILL,
+    filter::prefix_cache_affinity::PLUGIN,
+    filter::session_affinity::PLUGIN,
+    filter::utilization::PLUGIN,
     scorer::active_request::PLUGIN,
+    scorer::endpoint_attribute::PLUGIN,
     scorer::expected_ttft::PLUGIN,
+    scorer::header_label_affinity::PLUGIN,
     scorer::kv_cache_utilization::PLUGIN,
+    scorer::load_aware::PLUGIN,
     scorer::lora_affinity::PLUGIN,
+    scorer::no_hit_lru::PLUGIN,
     scorer::prefix_cache::PLUGIN,
     scorer::queue::PLUGIN,
     scorer::running_requests::PLUGIN,
+    scorer::session_affinity::PLUGIN,
+    scorer::token_load::PLUGIN,
     picker::max_score::PLUGIN,
     picker::random::PLUGIN,
     picker::weighted_random::PLUGIN,
+    producer::agent_identity::PLUGIN,
     producer::approx_prefix_cache::PLUGIN,
     producer::inflight_load::PLUGIN,
+    producer::session_id::PLUGIN,
     producer::token::PLUGIN,
+    admitter::probabilistic::PLUGIN,
     detector::concurrency::PLUGIN,
     detector::utilization::PLUGIN,
-    SINGLE_PROFILE_HANDLER,
+    handler::data_parallel::PLUGIN,
+    handler::header_profile::PLUGIN,
+    handler::single_profile::PLUGIN,
     SERVED_VERIFIER,
     parser(
         "openai-parser",
@@ -40,14 +62,6 @@ pub static PLUGINS: &[Plugin] = &[
     parser("vertexai-parser", "Reads Vertex AI prediction requests."),
     parser("passthrough-parser", "Takes every request unread."),
 ];
-
-/// The handler of a configuration with one profile.
-const SINGLE_PROFILE_HANDLER: Plugin = Plugin {
-    name: "single-profile-handler",
-    summary: "Runs the only profile.",
-    needs: Needs::NONE,
-    build: Build::SingleProfileHandler,
-};
 
 /// What lets a test of a gateway see who answered.
 const SERVED_VERIFIER: Plugin = Plugin {
@@ -78,18 +92,31 @@ pub enum Build {
     Filter(fn(Parameters) -> Result<Box<dyn Filter>, BadParameters>, Empty),
     /// Rates candidates.
     Scorer(fn(Parameters) -> Result<Box<dyn Scorer>, BadParameters>),
+    /// Removes candidates, and rates those that are left; the second value says what it means when it leaves none.
+    Both(fn(Parameters) -> Result<Both, BadParameters>, Empty),
     /// Chooses.
     Picker(fn(Parameters) -> Result<Box<dyn Picker>, BadParameters>),
     /// Says how full endpoints are; in a profile a filter, of which the second value says what it means when it leaves none.
     Detector(fn(Parameters) -> Result<Box<dyn Detector>, BadParameters>, Empty),
+    /// Refuses requests below priority 0.
+    Admitter(fn(Parameters) -> Result<Box<dyn Admitter>, BadParameters>),
     /// Settings of where a signal comes from.
     Producer(fn(Parameters) -> Result<Producer, BadParameters>),
-    /// The handler of a single profile; takes no parameters.
-    SingleProfileHandler,
+    /// Chooses among profiles.
+    Handler(fn(Parameters) -> Result<Box<dyn Handler>, BadParameters>),
     /// Has answers tell who has served them, by being listed; takes no parameters.
     ServedVerifier,
     /// A request parser.
     Parser,
+}
+
+/// The roles of a plugin that is a filter and a scorer.
+#[derive(Debug)]
+pub struct Both {
+    /// None where it is not to filter.
+    pub filter: Option<Box<dyn Filter>>,
+    /// What rates.
+    pub scorer: Box<dyn Scorer>,
 }
 
 /// What it means that a filter leaves no candidate.
@@ -166,8 +193,14 @@ mod tests {
             fixture::sampled(&[Some(Sample::default()), None, Some(full)], now),
         ];
         for plugin in PLUGINS {
-            let Build::Scorer(build) = plugin.build else { continue };
-            let scorer = build(Parameters::Null).expect("defaults are good");
+            let raw = fixture::required(plugin.name);
+            let scorer = if let Build::Scorer(build) = plugin.build {
+                build(raw).expect("good parameters")
+            } else if let Build::Both(build, _) = plugin.build {
+                build(raw).expect("good parameters").scorer
+            } else {
+                continue;
+            };
             for snapshot in &pools {
                 let mut rated = vec![0.0; snapshot.ready().len()];
                 scorer.score(fixture::Asked::of(snapshot).cx(now), snapshot.ready(), &mut rated);
@@ -183,10 +216,13 @@ mod tests {
             let error = match plugin.build {
                 Build::Filter(build, _) => build(raw).err(),
                 Build::Scorer(build) => build(raw).err(),
+                Build::Both(build, _) => build(raw).err(),
                 Build::Picker(build) => build(raw).err(),
+                Build::Admitter(build) => build(raw).err(),
                 Build::Producer(build) => build(raw).err(),
                 Build::Detector(build, _) => build(raw).err(),
-                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => continue,
+                Build::Handler(build) => build(raw).err(),
+                Build::ServedVerifier | Build::Parser => continue,
             };
             assert!(error.is_some_and(|error| error.0.contains("nonsense")), "{}", plugin.name);
         }

@@ -35,4 +35,8 @@ impl BitOr for Needs {
 pub struct Signals {
     /// How much of the prompt each endpoint has in its cache.
     pub prefix: Hits,
+    /// Output tokens that the request is expected to generate; none where prompts alone count as load.
+    pub output_tokens: Option<u64>,
+    /// What stands for the session of the request; none where nothing names it.
+    pub session: Option<u128>,
 }

@@ -18,6 +18,8 @@ pub struct Trace {
     pub left_out: Vec<(Slot, LeftOut)>,
     /// How full the candidates were, by the detector of this name; none when it was not asked.
     pub saturation: Option<(Arc<str>, f32)>,
+    /// The name of the profile that runs; none when the decision ended before.
+    pub profile: Option<Box<str>>,
     /// In the order in which they ran; none when the decision ended before.
     pub passes: Vec<PassTrace>,
 }

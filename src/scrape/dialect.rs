@@ -153,8 +153,8 @@ impl Dialect {
 }
 
 impl Wanted {
-    pub(in crate::scrape) fn signal(&self) -> Signal {
-        self.metric.signal
+    pub(in crate::scrape) fn signal(&self) -> &Signal {
+        &self.metric.signal
     }
 }
 

@@ -1,14 +1,14 @@
 //! Reads a metrics page (Prometheus text format) as its bytes arrive, and keeps only what a dialect wants.
 //!
 //! Several series of one metric are several engines behind one address: counts are summed, utilizations give the
-//! maximum. A series whose value is malformed, negative or not finite makes its whole signal unknown: a sum without it
+//! maximum; of attributes, which may be negative, the sum counts. A series whose value is malformed, negative or not finite makes its whole signal unknown: a sum without it
 //! would show an engine as idle. Of adapters only the newest series counts. Timestamps and exemplars are ignored. No
 //! copy, but of a line that a chunk boundary cuts and of names; a line longer than 64 KiB is skipped.
 
 use std::sync::Arc;
 
 use crate::config::engines::Signal;
-use crate::pool::Sample;
+use crate::pool::{Attributes, Sample};
 use crate::scrape::dialect::{Dialect, Wanted};
 use crate::scrape::found::{Found, Named, Newest};
 use crate::scrape::series::Series;
@@ -77,14 +77,15 @@ impl Scan {
         let mut samples = dialect.engines().map(|engine| (engine, self.load(engine)));
         let (engine, sample) = samples.find(|(_, sample)| !sample.is_empty())?;
         let adapters = self.newest.adapters(engine);
-        Some((engine, Sample { adapters, models: self.named.models(), ..sample }))
+        let (attributes, models) = (self.attributes(engine), self.named.models());
+        Some((engine, Sample { adapters, models, attributes, ..sample }))
     }
 
     /// The numbers of one engine.
     fn load(&self, engine: usize) -> Sample {
         let found = || self.dialect.wanted.iter().zip(&self.found);
         let signal = |signal: Signal| {
-            let wanted = |wanted: &Wanted| wanted.engine == engine && wanted.signal() == signal;
+            let wanted = |wanted: &Wanted| wanted.engine == engine && *wanted.signal() == signal;
             let mut values = found().filter(|(of, _)| wanted(of)).map(|(_, found)| *found);
             values.find(|found| *found != Found::Nothing).unwrap_or(Found::Nothing)
         };
@@ -96,6 +97,16 @@ impl Scan {
             blocks: signal(Signal::Blocks).total(),
             ..Sample::default()
         }
+    }
+
+    /// The attributes of one engine; those that the page has not, or not as a number, are absent.
+    fn attributes(&self, engine: usize) -> Attributes {
+        let found = self.dialect.wanted.iter().zip(&self.found);
+        let attribute = |(wanted, found): (&Wanted, &Found)| {
+            let Signal::Attribute(key) = wanted.signal() else { return None };
+            Some((Arc::clone(key), found.sum()?))
+        };
+        found.filter(|(wanted, _)| wanted.engine == engine).filter_map(attribute).collect()
     }
 
     fn keep(&mut self, part: &[u8]) {
@@ -136,6 +147,7 @@ impl Scan {
                     found.add(number(wanted, series));
                     self.named.add(series);
                 }
+                (Some(series), Signal::Attribute(_)) => found.add(series.value()),
                 (Some(series), _) => found.add(number(wanted, series)),
             }
         }
@@ -150,10 +162,16 @@ fn selected(wanted: &Wanted, series: &Series<'_>) -> bool {
     })
 }
 
-/// The number that a series tells, by its value or by a label.
+/// The number that a series tells, by its value or by a label; none below 0.
 fn number(wanted: &Wanted, series: &Series<'_>) -> Option<f64> {
-    let Some(label) = &wanted.metric.label else { return series.value() };
-    std::str::from_utf8(&series.label(label.as_bytes())?).ok()?.trim().parse().ok()
+    let number = match &wanted.metric.label {
+        Some(label) => {
+            let text = series.label(label.as_bytes())?;
+            std::str::from_utf8(&text).ok()?.trim().parse().ok()
+        }
+        None => series.value(),
+    };
+    number.filter(|number| *number >= 0.0)
 }
 
 fn split_line(bytes: &[u8]) -> Option<(&[u8], &[u8])> {

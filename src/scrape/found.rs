@@ -19,7 +19,7 @@ pub(in crate::scrape) enum Found {
 
 impl Found {
     pub(in crate::scrape) fn add(&mut self, value: Option<f64>) {
-        *self = match (*self, value.filter(|value| value.is_finite() && *value >= 0.0)) {
+        *self = match (*self, value.filter(|value| value.is_finite())) {
             (Self::Bad, _) | (_, None) => Self::Bad,
             (Self::Nothing, Some(value)) => Self::Values { sum: value, max: value },
             (Self::Values { sum, max }, Some(value)) => {

@@ -125,7 +125,7 @@ pub(super) fn director(pool: Snapshot, failure_mode: FailureMode) -> Arc<Directo
     };
     let pool = Arc::new(arc_swap::ArcSwap::from_pointee(pool));
     let director =
-        Director::new(pool, Policy::new(resolved.profile, Some(resolved.detector)), metrics, how);
+        Director::new(pool, Policy::new(resolved.profiles, Some(resolved.detector)), metrics, how);
     Arc::new(director)
 }
 

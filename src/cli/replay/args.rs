@@ -124,7 +124,8 @@ impl What {
         let shareable = self.shareable.map(Kind::Shareable);
         let hot_prefix = self.hot_prefix.map(Kind::HotPrefix);
         let burst = self.burst.map(Kind::Burst);
-        shareable.or(hot_prefix).or(burst).or(self.adapters.map(Kind::Adapters))
+        let adapters = self.adapters.map(Kind::Adapters);
+        shareable.or(hot_prefix).or(burst).or(adapters)
     }
 }
 

@@ -22,7 +22,7 @@ pub(super) fn check(instances: &Instances<'_>, problems: &mut Vec<Problem>) {
             None => problems.push(instances.undefined(path, name)),
             Some(producer) => {
                 let bad_already = matches!(producer.kind, Kind::Later | Kind::Unknown);
-                if !bad_already && producer.product != Some(Product::InFlight) {
+                if !bad_already && !matches!(producer.product, Some(Product::InFlight(_))) {
                     let message = format!("`{name}` does not count what is in flight");
                     problems.push(Problem::error(path, message));
                 }

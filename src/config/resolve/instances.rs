@@ -145,21 +145,22 @@ impl<'a> Instance<'a> {
 
     /// Whether it can play a role; an unknown type may play any.
     pub(super) fn plays(&self, role: Role) -> bool {
-        let built = match self.kind {
+        let built: &[Role] = match self.kind {
             Kind::Unknown => return true,
-            Kind::Discovery => Some(Role::Discovery),
-            Kind::Source | Kind::Later => None,
+            Kind::Discovery => &[Role::Discovery],
+            Kind::Source | Kind::Later => &[],
             Kind::Known(plugin) => match plugin.build {
-                Build::Filter(..) => Some(Role::Filter),
-                Build::Scorer(_) => Some(Role::Scorer),
-                Build::Picker(_) => Some(Role::Picker),
-                Build::Detector(..) => Some(Role::Detector),
-                Build::Producer(_) | Build::ServedVerifier => None,
-                Build::SingleProfileHandler => Some(Role::Handler),
-                Build::Parser => Some(Role::Parser),
+                Build::Filter(..) => &[Role::Filter],
+                Build::Scorer(_) => &[Role::Scorer],
+                Build::Both(..) => &[Role::Filter, Role::Scorer],
+                Build::Picker(_) => &[Role::Picker],
+                Build::Detector(..) => &[Role::Detector],
+                Build::Admitter(_) | Build::Producer(_) | Build::ServedVerifier => &[],
+                Build::Handler(_) => &[Role::Handler],
+                Build::Parser => &[Role::Parser],
             },
         };
-        built == Some(role) || role.has(self.type_name)
+        built.contains(&role) || role.has(self.type_name)
     }
 
     /// Builds the instance, to see whether its parameters are good wherever it is used.
@@ -227,11 +228,14 @@ impl<'a> Instance<'a> {
             Kind::Known(plugin) => match plugin.build {
                 Build::Filter(build, _) => build(raw).map(drop),
                 Build::Scorer(build) => build(raw).map(drop),
+                Build::Both(build, _) => build(raw).map(drop),
                 Build::Picker(build) => build(raw).map(drop),
                 Build::Detector(build, _) => build(raw).map(drop),
+                Build::Admitter(build) => build(raw).map(drop),
                 Build::Producer(build) => build(raw).map(drop),
+                Build::Handler(build) => build(raw).map(drop),
                 // The reference lets these ignore their parameters.
-                Build::SingleProfileHandler | Build::ServedVerifier | Build::Parser => Ok(()),
+                Build::ServedVerifier | Build::Parser => Ok(()),
             },
             Kind::Discovery => parameters::<FileDiscovery>(raw).map(drop),
             Kind::Source => Source::read(self.type_name, raw).map_or(Ok(()), |read| read.map(drop)),

@@ -1,10 +1,12 @@
-//! The prefix index that the plugins of the profile ask for.
+//! The prefix index that the plugins of the profiles ask for.
+
+use std::collections::BTreeSet;
 
 use crate::config::problem::Problem;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::prefix::Settings;
 use crate::schedule::registry::{Build, Plugin, find};
-use crate::schedule::{Needs, Product, Profile};
+use crate::schedule::{Needs, Product, Profiles};
 
 /// The parameter by which a plugin names its producer.
 const BY_NAME: &str = "prefixMatchInfoProducerName";
@@ -12,15 +14,16 @@ const BY_NAME: &str = "prefixMatchInfoProducerName";
 /// The producer that is meant when none is named.
 const DEFAULT: &str = "approx-prefix-cache-producer";
 
-/// The settings of the index; none when no plugin of the profile needs one.
+/// The settings of the index; none when no plugin of a profile needs one.
 pub(super) fn resolve(
-    profile: &Profile,
+    profiles: &Profiles,
     instances: &Instances<'_>,
     tables: &[&'static [Plugin]],
     problems: &mut Vec<Problem>,
 ) -> Option<Settings> {
     let mut index: Option<Settings> = None;
-    for name in profile.names().filter(|name| needs_prefix(name, instances, tables)) {
+    let names: BTreeSet<_> = profiles.iter().flat_map(|(_, profile)| profile.names()).collect();
+    for name in names.into_iter().filter(|name| needs_prefix(name, instances, tables)) {
         let instance = instances.named(name);
         let Some(settings) = producer(instance, instances, problems) else { continue };
         let first = &*index.get_or_insert_with(|| settings.clone());

@@ -1,17 +1,17 @@
 //! The `schedulingProfiles` of a configuration file.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use crate::config::file::{File, ProfileSpec, Step};
 use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::flow_control::detector;
+use crate::config::resolve::handler;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
-use crate::config::resolve::role::Role;
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
-use crate::schedule::registry::{Build, Parameters, Plugin, find};
-use crate::schedule::{Picker, Profile};
+use crate::schedule::registry::{Both, Build, Parameters, Plugin, find};
+use crate::schedule::{Filter, Picker, Profile, Profiles, Scorer};
 
 /// The scorers of a configuration that says nothing, with their weights.
 const DEFAULT_SCORERS: [(&str, f64); 1] = [("expected-ttft-scorer", 1.0)];
@@ -19,102 +19,114 @@ const DEFAULT_SCORERS: [(&str, f64); 1] = [("expected-ttft-scorer", 1.0)];
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";
 
-/// The handler of one profile.
-pub(super) const SINGLE: &str = "single-profile-handler";
+/// The name of a profile that is not written.
+const UNWRITTEN: &str = "default";
 
 /// A profile while it is put together.
 #[derive(Default)]
-struct Draft<'a> {
+struct Draft {
     filters: Vec<FilterStep>,
     scorers: Vec<ScorerStep>,
     picker: Option<PickerStep>,
-    used: HashSet<&'a str>,
 }
 
-/// The file's profile, or the one that its absence means; none when it has a problem.
+/// What the profiles share: an instance that several of them name is one.
+struct Shared<'f, 'a> {
+    instances: &'f Instances<'a>,
+    tables: &'f [&'static [Plugin]],
+    used: HashSet<&'a str>,
+    filters: HashMap<&'a str, Arc<dyn Filter>>,
+    scorers: HashMap<&'a str, Arc<dyn Scorer>>,
+}
+
+/// The file's profiles with their handler, or what their absence means; none when they have a problem.
 pub(super) fn resolve(
     file: &File,
     instances: &Instances<'_>,
     tables: &[&'static [Plugin]],
     problems: &mut Vec<Problem>,
-) -> Option<Profile> {
-    handlers(file, instances, problems);
-    let mut draft = Draft::default();
+) -> Option<Profiles> {
+    let handler = handler::resolve(file, instances, tables, problems);
     names(&file.scheduling_profiles, problems);
+    let mut shared = Shared::new(instances, tables);
+    let mut profiles = Vec::new();
     if file.scheduling_profiles.is_empty() {
-        draft.without_profiles(instances, tables, problems);
+        let draft = shared.unwritten(problems);
+        profiles.push((UNWRITTEN, draft));
     }
-    for (at, profile) in file.scheduling_profiles.iter() {
-        // Several are checked, though only one can run.
-        draft.picker = None;
-        draft.profile(at, profile, instances, problems);
+    for (at, spec) in file.scheduling_profiles.iter() {
+        let draft = shared.written(at, spec, problems);
+        profiles.push((spec.name.as_deref().unwrap_or_default(), draft));
     }
     if !file.scheduling_profiles.is_empty() {
-        draft.unused(instances, problems);
+        let pickerless = profiles.iter().any(|(_, draft)| draft.picker.is_none());
+        shared.unused(pickerless, problems);
     }
-    draft.idle(detector(file), instances, problems);
-    draft.finish(instances, tables, problems)
+    shared.idle(detector(file), problems);
+    let profiles = profiles.into_iter().map(|(name, draft)| {
+        let profile = draft.finish(instances, tables, problems)?;
+        Some((name.into(), profile))
+    });
+    let profiles: Vec<_> = profiles.collect::<Option<_>>()?;
+    Some(Profiles::new(profiles, handler?))
 }
 
-impl<'a> Draft<'a> {
+impl<'f, 'a> Shared<'f, 'a> {
+    fn new(instances: &'f Instances<'a>, tables: &'f [&'static [Plugin]]) -> Self {
+        let (filters, scorers) = (HashMap::new(), HashMap::new());
+        Self { instances, tables, used: HashSet::new(), filters, scorers }
+    }
+
     /// All that is listed, but for detectors, which are seldom meant to be filters; the default policy when nothing is.
-    fn without_profiles(
-        &mut self,
-        instances: &Instances<'a>,
-        tables: &[&'static [Plugin]],
-        problems: &mut Vec<Problem>,
-    ) {
-        for instance in instances.iter().filter(|instance| decides(instance)) {
-            self.add(&format!("plugins[{}]", instance.at), instance, None, problems);
+    fn unwritten(&mut self, problems: &mut Vec<Problem>) -> Draft {
+        let mut draft = Draft::default();
+        for instance in self.instances.iter().filter(|instance| decides(instance)) {
+            self.add(&mut draft, &format!("plugins[{}]", instance.at), (instance, None), problems);
         }
         if !self.used.is_empty() {
-            return;
+            return draft;
         }
         for (name, weight) in DEFAULT_SCORERS {
-            match find(tables, name) {
+            match find(self.tables, name) {
                 Some(plugin) => {
-                    self.build(name, Kind::Known(plugin), &Parameters::Null, Some(weight));
+                    let parameters = &Parameters::Null;
+                    self.build(&mut draft, name, (plugin, parameters), Some(weight));
                 }
                 None => problems.push(Problem::error("", format!("this build has no `{name}`"))),
             }
         }
+        draft
     }
 
-    fn profile(
-        &mut self,
-        at: usize,
-        profile: &'a ProfileSpec,
-        instances: &Instances<'a>,
-        problems: &mut Vec<Problem>,
-    ) {
-        let (scorers, before, mut later) = (self.scorers.len(), problems.len(), false);
-        for (step_at, step) in profile.plugins.iter() {
+    fn written(&mut self, at: usize, spec: &ProfileSpec, problems: &mut Vec<Problem>) -> Draft {
+        let mut draft = Draft::default();
+        let (before, mut later) = (problems.len(), false);
+        for (step_at, step) in spec.plugins.iter() {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
-            let Step { plugin_ref: Some(name), weight } = step else {
+            let Step { plugin_ref, weight } = step;
+            let Some(name) = plugin_ref.as_deref().filter(|name| !name.is_empty()) else {
                 problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
                 continue;
             };
-            match instances.named(name) {
-                Some(instance) => {
-                    later |= matches!(instance.kind, Kind::Later | Kind::Unknown);
-                    self.add(&path, instance, *weight, problems);
-                }
-                None if name.is_empty() => {
-                    problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
-                }
-                None => problems.push(instances.undefined(format!("{path}.pluginRef"), name)),
-            }
+            let Some(instance) = self.instances.named(name) else {
+                problems.push(self.instances.undefined(format!("{path}.pluginRef"), name));
+                continue;
+            };
+            later |= matches!(instance.kind, Kind::Later | Kind::Unknown);
+            self.add(&mut draft, &path, (instance, *weight), problems);
         }
-        if !later && (self.scorers.len(), problems.len()) == (scorers, before) {
+        if !later && draft.scorers.is_empty() && problems.len() == before {
             let message = "has no scorer: all endpoints are equal to its picker";
             problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
         }
+        draft
     }
 
-    fn unused(&self, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-        let first = instances.iter().find(|instance| is_picker(instance));
-        let default = first.filter(|_| self.picker.is_none()).map(|picker| picker.name);
-        for instance in instances.iter() {
+    /// Tells of what is in no profile; `pickerless` says that a profile takes the picker that is listed first.
+    fn unused(&self, pickerless: bool, problems: &mut Vec<Problem>) {
+        let first = self.instances.iter().find(|instance| is_picker(instance));
+        let default = first.filter(|_| pickerless).map(|picker| picker.name);
+        for instance in self.instances.iter() {
             let picker_by_default = default == Some(instance.name);
             if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
@@ -125,8 +137,8 @@ impl<'a> Draft<'a> {
     }
 
     /// Tells of detectors that neither the pool nor a profile asks.
-    fn idle(&self, detector: &str, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-        for instance in instances.iter().filter(|instance| is_detector(instance)) {
+    fn idle(&self, detector: &str, problems: &mut Vec<Problem>) {
+        for instance in self.instances.iter().filter(|instance| is_detector(instance)) {
             if instance.name != detector && !self.used.contains(instance.name) {
                 let message = format!("`{}` has no effect: nothing asks it", instance.name);
                 let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
@@ -138,14 +150,14 @@ impl<'a> Draft<'a> {
 
     fn add(
         &mut self,
+        draft: &mut Draft,
         path: &str,
-        instance: &Instance<'a>,
-        weight: Option<f64>,
+        (instance, weight): (&Instance<'a>, Option<f64>),
         problems: &mut Vec<Problem>,
     ) {
         self.used.insert(instance.name);
         weigh(path, instance.kind, weight, problems);
-        if self.picker.is_some() && is_picker(instance) {
+        if draft.picker.is_some() && is_picker(instance) {
             problems.push(Problem::error(path, "a profile has one picker, this is a second"));
         }
         if matches!(
@@ -153,8 +165,9 @@ impl<'a> Draft<'a> {
             Kind::Discovery
                 | Kind::Source
                 | Kind::Known(Plugin {
-                    build: Build::Producer(_)
-                        | Build::SingleProfileHandler
+                    build: Build::Admitter(_)
+                        | Build::Producer(_)
+                        | Build::Handler(_)
                         | Build::ServedVerifier
                         | Build::Parser,
                     ..
@@ -163,43 +176,76 @@ impl<'a> Draft<'a> {
             let message = format!("`{}` has no effect in a profile", instance.name);
             problems.push(Problem::warning(path, message));
         }
-        self.build(instance.name, instance.kind, &instance.parameters, weight);
-    }
-
-    /// Appends what `name` builds; parameters that do not build are already a problem.
-    fn build(&mut self, name: &str, kind: Kind, parameters: &Parameters, weight: Option<f64>) {
-        let Kind::Known(plugin) = kind else { return };
-        let (name, raw) = (Arc::from(name), parameters.clone());
-        let step = |name, empty, filter| FilterStep { name, empty, filter };
-        match plugin.build {
-            Build::Filter(build, empty) => {
-                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
-            }
-            Build::Detector(build, empty) => {
-                self.filters.extend(build(raw).ok().map(|filter| step(name, empty, filter)));
-            }
-            Build::Scorer(build) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    reason = "a weight needs no more digits"
-                )]
-                let weight = weight.unwrap_or(1.0) as f32;
-                self.scorers.extend(build(raw).ok().map(|scorer| ScorerStep {
-                    name,
-                    weight,
-                    scorer,
-                }));
-            }
-            Build::Picker(build) => {
-                self.picker = build(raw).ok().map(|picker| PickerStep { name, picker });
-            }
-            Build::Producer(_)
-            | Build::SingleProfileHandler
-            | Build::ServedVerifier
-            | Build::Parser => (),
+        if let Kind::Known(plugin) = instance.kind {
+            self.build(draft, instance.name, (plugin, &instance.parameters), weight);
         }
     }
 
+    /// Appends what `name` builds; parameters that do not build are already a problem.
+    fn build(
+        &mut self,
+        draft: &mut Draft,
+        name: &'a str,
+        (plugin, parameters): (&Plugin, &Parameters),
+        weight: Option<f64>,
+    ) {
+        if self.once(name, plugin, parameters).is_none() {
+            return;
+        }
+        if let Some(filter) = self.filters.get(name) {
+            let (Build::Filter(_, empty) | Build::Detector(_, empty) | Build::Both(_, empty)) =
+                plugin.build
+            else {
+                return;
+            };
+            let filter = Arc::clone(filter);
+            draft.filters.push(FilterStep { name: name.into(), empty, filter });
+        }
+        if let Some(scorer) = self.scorers.get(name) {
+            #[expect(clippy::cast_possible_truncation, reason = "a weight needs no more digits")]
+            let weight = weight.unwrap_or(1.0) as f32;
+            let scorer = Arc::clone(scorer);
+            draft.scorers.push(ScorerStep { name: name.into(), weight, scorer });
+        }
+        if let Some(picker) = picker_of(plugin, parameters.clone()) {
+            draft.picker = Some(PickerStep { name: name.into(), picker });
+        }
+    }
+
+    /// Builds the filter and the scorer of an instance, unless another profile has had it done; none when it cannot be.
+    fn once(&mut self, name: &'a str, plugin: &Plugin, parameters: &Parameters) -> Option<()> {
+        if self.filters.contains_key(name) || self.scorers.contains_key(name) {
+            return Some(());
+        }
+        let raw = parameters.clone();
+        match plugin.build {
+            Build::Filter(build, _) => {
+                self.filters.insert(name, build(raw).ok()?.into());
+            }
+            Build::Detector(build, _) => {
+                let filter: Box<dyn Filter> = build(raw).ok()?;
+                self.filters.insert(name, filter.into());
+            }
+            Build::Scorer(build) => {
+                self.scorers.insert(name, build(raw).ok()?.into());
+            }
+            Build::Both(build, _) => {
+                let Both { filter, scorer } = build(raw).ok()?;
+                self.filters.extend(filter.map(|filter| (name, filter.into())));
+                self.scorers.insert(name, scorer.into());
+            }
+            Build::Picker(_)
+            | Build::Admitter(_)
+            | Build::Producer(_)
+            | Build::Handler(_)
+            | Build::ServedVerifier
+            | Build::Parser => {}
+        }
+        Some(())
+    }
+}
+
+impl Draft {
     /// The profile, with the picker that it may lack: a listed one, else the default.
     fn finish(
         self,
@@ -207,7 +253,7 @@ impl<'a> Draft<'a> {
         tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) -> Option<Profile> {
-        let Self { filters, scorers, picker, .. } = self;
+        let Self { filters, scorers, picker } = self;
         let listed = || instances.iter().find_map(built_picker);
         let default = || {
             let picker =
@@ -219,32 +265,6 @@ impl<'a> Draft<'a> {
             return None;
         };
         Some(Profile { filters, scorers, picker })
-    }
-}
-
-/// How many handlers and profiles there are, against what there may be.
-fn handlers(file: &File, instances: &Instances<'_>, problems: &mut Vec<Problem>) {
-    let unknown = |instance: &Instance<'_>| matches!(instance.kind, Kind::Unknown);
-    let handlers: Vec<_> = instances
-        .iter()
-        .filter(|instance| instance.plays(Role::Handler) && !unknown(instance))
-        .collect();
-    for handler in handlers.iter().skip(1) {
-        let path = format!("plugins[{}]", handler.at);
-        problems.push(Problem::error(path, "there is one profile handler, this is a second"));
-    }
-    let profiles = file.scheduling_profiles.len();
-    if profiles < 2 {
-        return;
-    }
-    let single = handlers.iter().any(|handler| handler.type_name() == SINGLE);
-    if single {
-        let message = format!("{SINGLE} runs one profile, there are {profiles}");
-        problems.push(Problem::error("schedulingProfiles", message));
-    } else if handlers.is_empty() && !instances.iter().any(unknown) {
-        // With an unknown type the handler may be that one.
-        problems
-            .push(Problem::error("schedulingProfiles", "several profiles need a profile handler"));
     }
 }
 
@@ -271,7 +291,9 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     }
     let scorer = matches!(
         kind,
-        Kind::Known(Plugin { build: Build::Scorer(_), .. }) | Kind::Later | Kind::Unknown
+        Kind::Known(Plugin { build: Build::Scorer(_) | Build::Both(..), .. })
+            | Kind::Later
+            | Kind::Unknown
     );
     let message = if !scorer {
         "has no effect: only scorers are weighted"
@@ -289,7 +311,10 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
 fn decides(instance: &Instance<'_>) -> bool {
     matches!(
         instance.kind,
-        Kind::Known(Plugin { build: Build::Filter(..) | Build::Scorer(_) | Build::Picker(_), .. })
+        Kind::Known(Plugin {
+            build: Build::Filter(..) | Build::Scorer(_) | Build::Both(..) | Build::Picker(_),
+            ..
+        })
     )
 }
 

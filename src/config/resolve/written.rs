@@ -1,5 +1,7 @@
 //! Writes a resolved configuration out, with what comes by default.
 
+use std::collections::HashSet;
+
 use serde_json::Map;
 
 use crate::config::document::{
@@ -8,19 +10,16 @@ use crate::config::document::{
 };
 use crate::config::file::{self, File};
 use crate::config::parameters;
+use crate::config::resolve::handler;
 use crate::config::resolve::instances::Instances;
-use crate::config::resolve::profile::SINGLE;
 use crate::config::resolve::role::Role;
 use crate::prefix::Settings;
 use crate::schedule;
 use crate::schedule::registry::Parameters;
 
-/// The name of a profile that has none.
-const PROFILE: &str = "default";
-
 /// What a file was resolved to.
 pub(super) struct Parts<'a> {
-    pub(super) profile: &'a schedule::Profile,
+    pub(super) profiles: &'a schedule::Profiles,
     /// The name of the detector.
     pub(super) detector: &'a str,
     pub(super) prefix: Option<&'a Settings>,
@@ -31,29 +30,33 @@ pub(super) struct Parts<'a> {
 impl Parts<'_> {
     /// `file` as a document that leaves nothing to defaults; a plugin that comes by default is named by its type.
     pub(super) fn written(self, file: &File, instances: &Instances<'_>) -> Document {
-        let Self { profile, detector, prefix, parsers } = self;
+        let Self { profiles, detector, prefix, parsers } = self;
         let mut plugins: Vec<_> = instances
             .iter()
             .map(|instance| {
                 self::instance(instance.name, instance.type_name(), &instance.parameters)
             })
             .collect();
-        let steps = steps(profile);
+        let profiles: Vec<_> = profiles
+            .iter()
+            .map(|(name, profile)| Profile { name: name.to_owned(), plugins: steps(profile) })
+            .collect();
         let has_handler = instances.iter().any(|instance| instance.plays(Role::Handler));
-        let handler = (!has_handler).then_some(SINGLE);
-        let needed = steps.iter().map(|step| step.plugin_ref.as_str()).chain(handler);
+        let handler = (!has_handler).then_some(handler::DEFAULT);
+        let steps = profiles.iter().flat_map(|profile| &profile.plugins);
+        let needed = steps.map(|step| step.plugin_ref.as_str()).chain(handler);
         let needed = needed.chain(prefix.map(|index| &*index.name));
         let needed = needed.chain([detector]);
-        let injected = needed.filter(|name| instances.named(name).is_none());
-        plugins.extend(injected.map(|name| instance(name, name, &Parameters::Null)));
-        let name = file.scheduling_profiles.iter().find_map(|(_, profile)| profile.name.clone());
-        let profile = Profile { name: name.unwrap_or_else(|| PROFILE.to_owned()), plugins: steps };
+        let mut injected: Vec<_> = needed.filter(|name| instances.named(name).is_none()).collect();
+        let mut seen = HashSet::new();
+        injected.retain(|name| seen.insert(*name));
+        plugins.extend(injected.into_iter().map(|name| instance(name, name, &Parameters::Null)));
         let parsers = parsers.iter().map(|name| Reference::to(*name)).collect();
         Document {
             api_version: file::GROUP_VERSION,
             kind: file::KIND,
             plugins,
-            scheduling_profiles: vec![profile],
+            scheduling_profiles: profiles,
             flow_control: FlowControl { saturation_detector: Reference::to(detector) },
             data_layer: data_layer(file),
             request_handler: RequestHandler { parsers },
@@ -72,14 +75,17 @@ fn instance(name: &str, type_name: &str, given: &Parameters) -> Instance {
     Instance { name: name.to_owned(), kind: type_name.to_owned(), parameters }
 }
 
+/// The steps of a profile; what filters and scores stands once, with its weight.
 fn steps(profile: &schedule::Profile) -> Vec<Step> {
-    let unweighted = |name: &str| Step { plugin_ref: name.to_owned(), weight: None };
-    let filters = profile.filters.iter().map(|step| unweighted(&step.name));
-    let scorers = profile
-        .scorers
-        .iter()
-        .map(|step| Step { plugin_ref: step.name.to_string(), weight: Some(step.weight) });
-    filters.chain(scorers).chain([unweighted(&profile.picker.name)]).collect()
+    let schedule::Profile { filters, scorers, picker } = profile;
+    let step = |name: &str| {
+        let scorer = scorers.iter().find(|step| *step.name == *name);
+        Step { plugin_ref: name.to_owned(), weight: scorer.map(|step| step.weight) }
+    };
+    let filter = |name: &str| filters.iter().any(|step| *step.name == *name);
+    let alone = scorers.iter().map(|step| &*step.name).filter(|name| !filter(name));
+    let names = filters.iter().map(|step| &*step.name).chain(alone).chain([&*picker.name]);
+    names.map(step).collect()
 }
 
 fn data_layer(file: &File) -> DataLayer {

@@ -72,8 +72,29 @@ fn mistakes_are_refused_by_name() {
         ("core-metrics-extractor", json!({"defaultEngine": "vlm"}), "vllm, sglang"),
         (
             "core-metrics-extractor",
-            json!({"engineConfigs": [{"name": "a", "customMetrics": [1]}]}),
-            "customMetrics",
+            json!({"engineConfigs": [{"name": "a", "customMetrics": [
+                {"attributeKey": "x", "metricSpec": "x"}, {"attributeKey": "x", "metricSpec": "y"},
+            ]}]}),
+            "engineConfigs[0].customMetrics[1].attributeKey",
+        ),
+        (
+            "core-metrics-extractor",
+            json!({"engineConfigs": [{"name": "a", "customMetrics": [
+                {"attributeKey": " ", "metricSpec": "x"},
+            ]}]}),
+            "attributeKey is missing",
+        ),
+        (
+            "core-metrics-extractor",
+            json!({"engineConfigs": [{"name": "a", "customMetrics": [
+                {"attributeKey": "x", "metricSpec": ""},
+            ]}]}),
+            "customMetrics[0].metricSpec",
+        ),
+        (
+            "core-metrics-extractor",
+            json!({"engineConfigs": [{"name": "a", "customMetrics": [{"x": 1}]}]}),
+            "unknown field `x`",
         ),
     ] {
         let error = read(type_name, raw).expect_err(named);
@@ -89,18 +110,35 @@ fn a_configured_engine_has_the_metrics_that_are_given() {
         "engineConfigs": [{
             "name": "mine", "queuedRequestsSpec": "q{kind=waiting}", "runningRequestsSpec": "",
             "cacheInfoSpec": "cache", "cacheNumBlocksLabelName": "n",
+            "customMetrics": [{"attributeKey": "depth", "metricSpec": "depth{rank=0}"}],
         }],
     }));
     assert_eq!(engines.default.as_deref(), Some("mine"));
     assert_eq!(&*engines.labels[0], "engine");
     let mine = &engines.list[0];
-    let metrics: Vec<_> =
-        mine.metrics.iter().map(|metric| (metric.signal, metric.label.as_deref())).collect();
+    let metrics: Vec<_> = mine
+        .metrics
+        .iter()
+        .map(|metric| (metric.signal.clone(), metric.label.as_deref()))
+        .collect();
     let expected = [
         (Signal::Waiting, None),
         (Signal::BlockSize, Some("block_size")),
         (Signal::Blocks, Some("n")),
+        (Signal::Attribute("depth".into()), None),
     ];
     assert_eq!(metrics, expected);
     assert_eq!(engines.list.len(), Engines::default().list.len() + 1);
+}
+
+#[test]
+fn an_engine_has_sixteen_attributes_at_most() {
+    let engine = |count: usize| {
+        let custom = |n| json!({"attributeKey": format!("a{n}"), "metricSpec": "x"});
+        let custom: Vec<_> = (0..count).map(custom).collect();
+        json!({"engineConfigs": [{"name": "a", "customMetrics": custom}]})
+    };
+    assert!(read("core-metrics-extractor", engine(16)).is_ok());
+    let error = read("core-metrics-extractor", engine(17)).unwrap_err();
+    assert!(error.ends_with("there are 17, give 16 or fewer"), "{error}");
 }

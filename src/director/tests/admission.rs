@@ -138,7 +138,7 @@ fn a_detector_that_fails_admits_and_the_fault_is_told() {
 }
 
 fn filtered(empty: Empty, filter: Box<dyn Filter>) -> Director {
-    let filters = vec![FilterStep { name: "filter".into(), empty, filter }];
+    let filters = vec![FilterStep { name: "filter".into(), empty, filter: filter.into() }];
     by(Profile { filters, ..random() }, &queues(&[Some(0.0), Some(3.0)]))
 }
 

@@ -34,12 +34,12 @@ impl Filter for Without {
 
 /// Without the last endpoint, by two scorers of which the first has the weight 0.5.
 fn profile(endpoints: usize) -> Profile {
-    let filter = Box::new(Without(endpoints - 1));
+    let filter = Arc::new(Without(endpoints - 1));
     let filters = vec![FilterStep { name: "last".into(), empty: Empty::Load, filter }];
     let scorer = |(name, weight): (&str, f32)| ScorerStep {
         name: name.into(),
         weight,
-        scorer: Box::new(BySlot),
+        scorer: Arc::new(BySlot),
     };
     let scorers = [("half", 0.5), ("whole", 1.0)].map(scorer).into();
     let Build::Picker(picker) = find(&[PLUGINS], "max-score-picker").unwrap().build else {

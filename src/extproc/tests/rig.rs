@@ -9,9 +9,9 @@ use crate::director::{self, Clock, Policy};
 use crate::extproc::*;
 use crate::metrics::Metrics;
 use crate::pool::{EndpointSpec, Event, FailureMode, Sample, Snapshot, State};
-use crate::schedule::DetectorStep;
 use crate::schedule::profile::{PickerStep, Profile};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
+use crate::schedule::{DetectorStep, Profiles};
 use crate::server::clock;
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_response::Response;
@@ -91,9 +91,9 @@ impl Rig {
 
     /// A director with the default policy, completed by `complete`, decides from now on.
     pub(super) fn decides(&mut self, complete: impl FnOnce(Director, DetectorStep) -> Director) {
-        let Resolved { profile, detector, .. } =
+        let Resolved { profiles, detector, .. } =
             crate::config::load(None, &[PLUGINS]).expect("the default is good");
-        let director = director(Arc::clone(&self.pool), profile);
+        let director = director(Arc::clone(&self.pool), profiles);
         self.director = Arc::new(complete(director, detector));
         self.closed();
     }
@@ -214,7 +214,7 @@ impl Rig {
 /// The end of the labels of our families.
 pub(super) const OURS: &str = ",namespace=\"ns\",pool=\"pool\"}";
 
-fn director(pool: Arc<ArcSwap<Snapshot>>, profile: Profile) -> Director {
+fn director(pool: Arc<ArcSwap<Snapshot>>, profiles: impl Into<Profiles>) -> Director {
     let how = director::Settings {
         forced_failure_mode: None,
         failure_mode: FailureMode::FailClose,
@@ -222,7 +222,12 @@ fn director(pool: Arc<ArcSwap<Snapshot>>, profile: Profile) -> Director {
         scores: false,
         clock: Clock::new(clock::now),
     };
-    Director::new(pool, Policy::new(profile, None), Metrics::new("ns", "pool", false).unwrap(), how)
+    Director::new(
+        pool,
+        Policy::new(profiles, None),
+        Metrics::new("ns", "pool", false).unwrap(),
+        how,
+    )
 }
 
 pub(super) fn map(pairs: &[(&str, &str)]) -> HeaderMap {

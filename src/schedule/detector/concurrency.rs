@@ -1,13 +1,14 @@
 //! Takes an endpoint for full by what this process has in flight on it, whatever its metrics say.
 //!
 //! `fill = requests / maxConcurrency`, `tokens / maxTokenConcurrency`, or the greater of both. Tokens are those of
-//! prompts that are still to be computed. Requests of other replicas of the picker are not seen: divide the limits by
+//! prompts that are still to be computed, and those to be generated if the `inflight-load-producer` adds them. Requests of other replicas of the picker are not seen: divide the limits by
 //! the number of replicas. As a filter it may leave nobody.
 
 use serde::Deserialize;
 
 use crate::pool::Slot;
 use crate::schedule::detector::{Detector, limit, threshold};
+use crate::schedule::readings::tokens_in_flight;
 use crate::schedule::registry::{BadParameters, Build, Empty, Plugin, parameters};
 use crate::schedule::{Filter, Needs, PickContext};
 
@@ -87,9 +88,8 @@ struct Concurrency {
 
 impl Detector for Concurrency {
     fn fill(&self, cx: PickContext<'_>, slot: Slot) -> f32 {
-        let Some(endpoint) = cx.snapshot.endpoint(slot) else { return 0.0 };
-        let requests = endpoint.live.requests() as f32 / self.requests;
-        let tokens = endpoint.live.prompt_tokens() as f32 / self.tokens;
+        let requests = cx.snapshot.in_flight(slot) as f32 / self.requests;
+        let tokens = tokens_in_flight(cx, slot) as f32 / self.tokens;
         match self.mode {
             Mode::Requests => requests,
             Mode::Tokens => tokens,

@@ -4,8 +4,12 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::schedule::Needs;
+use crate::schedule::facts::OutputEstimate;
 use crate::schedule::producer::{Producer, Product, at_least};
 use crate::schedule::registry::{BadParameters, Build, Plugin, parameters};
+
+/// Tokens to be generated for each of the prompt unless configured; the reference's.
+const OUTPUT_RATIO: f64 = 1.5;
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "inflight-load-producer",
@@ -32,22 +36,27 @@ struct InflightLoad {
 
 impl InflightLoad {
     fn producer(self) -> Result<Producer, BadParameters> {
-        if let Some(ratio) = self.output_ratio.filter(|ratio| *ratio < 0.0) {
+        let ratio = self.output_ratio.unwrap_or(OUTPUT_RATIO);
+        if !(ratio.is_finite() && ratio >= 0.0) {
             return Err(BadParameters(format!("outputRatio is {ratio}, give 0 or more")));
         }
-        if let Some(most) = self.max_estimated_output_tokens {
-            at_least("maxEstimatedOutputTokens", most, 0)?;
-        }
+        let most = self.max_estimated_output_tokens;
+        let most = most.map(|most| at_least("maxEstimatedOutputTokens", most, 0)).transpose()?;
+        let estimate = self.add_estimated_output_tokens.then_some(OutputEstimate { ratio, most });
+        let idle = |given: bool| given && estimate.is_none();
         let mut warnings = Vec::new();
-        if self.add_estimated_output_tokens {
-            let message = "addEstimatedOutputTokens has no effect yet: prompt tokens are counted";
-            warnings.push(message.to_owned());
+        for (name, idle) in [
+            ("outputRatio", idle(self.output_ratio.is_some())),
+            ("maxEstimatedOutputTokens", idle(most.is_some())),
+        ] {
+            let message = || format!("{name} has no effect without addEstimatedOutputTokens: true");
+            warnings.extend(idle.then(message));
         }
         if self.prefix_match_info_producer_name.is_some() {
             let message = "prefixMatchInfoProducerName has no effect: there is one index";
             warnings.push(message.to_owned());
         }
-        Ok(Producer { product: Product::InFlight, warnings })
+        Ok(Producer { product: Product::InFlight(estimate), warnings })
     }
 }
 
@@ -62,10 +71,24 @@ mod tests {
     }
 
     #[test]
-    fn parameters_are_checked_though_the_count_is_always_the_same() {
+    fn output_counts_by_its_estimate_where_it_is_to_be_added() {
+        let estimate = |raw| match produced(raw).unwrap().product {
+            Product::InFlight(estimate) => estimate.map(|it| (it.ratio, it.most)),
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(estimate(json!({})), None);
+        assert_eq!(estimate(json!({"addEstimatedOutputTokens": true})), Some((1.5, None)));
+        let bounded = json!({"addEstimatedOutputTokens": true, "outputRatio": 2, "maxEstimatedOutputTokens": 10});
+        assert_eq!(estimate(bounded), Some((2.0, Some(10))));
+    }
+
+    #[test]
+    fn parameters_are_checked_and_those_without_effect_are_told() {
         let all = json!({"addEstimatedOutputTokens": true, "outputRatio": 2, "maxEstimatedOutputTokens": 10,
                          "prefixMatchInfoProducerName": "a", "syncCrossReplicaState": false});
-        assert_eq!(produced(all).unwrap().warnings.len(), 2);
+        assert_eq!(produced(all).unwrap().warnings.len(), 1);
+        let idle = json!({"outputRatio": 2, "maxEstimatedOutputTokens": 10});
+        assert_eq!(produced(idle).unwrap().warnings.len(), 2);
         assert!(produced(json!({})).unwrap().warnings.is_empty());
         for raw in [json!({"outputRatio": -1}), json!({"maxEstimatedOutputTokens": -1})] {
             assert!(produced(raw).unwrap_err().0.ends_with("give 0 or more"));

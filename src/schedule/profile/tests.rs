@@ -72,12 +72,12 @@ fn profile(
     let filters = filters.into_iter().map(|filter| FilterStep {
         name: "f".into(),
         empty: Empty::Load,
-        filter,
+        filter: filter.into(),
     });
     let scorers = scorers.into_iter().map(|(weight, fake)| ScorerStep {
         name: format!("{fake:?}").into(),
         weight,
-        scorer: Box::new(fake),
+        scorer: Arc::new(fake),
     });
     Profile {
         filters: filters.collect(),

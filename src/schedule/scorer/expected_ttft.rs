@@ -43,8 +43,8 @@ const BLIND_BAND: f32 = 0.2;
 /// Costs are equal within so many seconds.
 const LEAST_BAND: f32 = 0.002;
 
-/// Tokens of the mean of all endpoints in what is known of one.
-const SHARED_TOKENS: f32 = 4_000.0;
+/// What the mean of all endpoints counts beside what was learnt of one, in prompts: most fleets are of one kind.
+const MEAN_WEIGHT: f32 = 3.0;
 
 /// Seconds in which news of others' load loses half of its weight.
 const NEWS_HALF: f32 = 1.0;
@@ -54,6 +54,9 @@ const NEARLY_FULL: f32 = 0.9;
 
 /// Seconds that a request waits for room in a full KV cache.
 const FULL_WAIT: f32 = 1.0;
+
+/// Tokens of a prompt while nothing is known.
+const USUAL_PROMPT: f32 = 1_000.0;
 
 thread_local! {
     /// A decision does not wait between its begin and its end, so one at a time is made on a thread.
@@ -123,8 +126,8 @@ impl View {
 impl Mean {
     fn of(views: &[View]) -> Self {
         let sum = |value: fn(&View) -> f32| views.iter().map(value).sum::<f32>();
-        let (seconds, tokens) = (sum(|view| view.ours.speed.seconds), sum(|v| v.ours.speed.tokens));
-        let prompts = sum(|view| view.ours.speed.prompts);
+        let weight = sum(|view| view.ours.speed.weight());
+        let weighed = |value: f32, sum: f32| (sum + value) / (weight + 1.0);
         let news = sum(|view| f32::from(view.others.is_some())).max(1.0);
         let waiting = sum(|view| view.others.map_or(0.0, |(waiting, _)| waiting));
         let running = sum(|view| view.others.map_or(0.0, |(_, running)| running));
@@ -132,10 +135,10 @@ impl Mean {
         let blind = (waiting + running) / (waiting + running + ours).max(1.0);
         let age = sum(|view| view.age.unwrap_or_default()) / news;
         Self {
-            token: (seconds + CHUNK_TOKENS * PROMPT_TOKEN_SECONDS) / (tokens + CHUNK_TOKENS),
-            prompt: (tokens + CHUNK_TOKENS) / (prompts + 1.0),
+            token: weighed(PROMPT_TOKEN_SECONDS, sum(|view| view.ours.speed.tokens_learnt())),
+            prompt: weighed(USUAL_PROMPT, sum(|view| view.ours.speed.prompts_learnt())),
             others: (waiting / news, running / news),
-            proven: prompts > 0.0,
+            proven: weight > 0.0,
             band: BAND + BLIND_BAND * blind * age.min(1.0),
         }
     }
@@ -145,7 +148,7 @@ impl Mean {
 fn cost(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> f32 {
     let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
     let (waiting, running) = view.others.unwrap_or(mean.others);
-    let unproven = speed.prompts <= 0.0 && mean.proven;
+    let unproven = speed.weight() <= 0.0 && mean.proven;
     let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
     let own = Prompt::uncached(cx.request.prompt_tokens, cx.signals.prefix.tokens(slot)) as f32;
     let step = speed.step(decoding + running);
@@ -154,7 +157,7 @@ fn cost(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> f32 {
     } else {
         0.5 + (own / CHUNK_TOKENS).max(1.0)
     };
-    let compute = (ahead + OWN_WEIGHT * own) * speed.prompt_token(mean.token, SHARED_TOKENS);
+    let compute = (ahead + OWN_WEIGHT * own) * speed.prompt_token(mean.token, MEAN_WEIGHT);
     compute + step * steps + load(cx, slot, speed.load()) + full(cx, slot)
 }
 

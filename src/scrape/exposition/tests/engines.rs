@@ -1,6 +1,7 @@
 //! Pages of every engine by their documented names, and sequences of pages.
 
 use super::*;
+use crate::config::engines::Metric;
 
 /// What a page tells, and of which engine, when any may be behind it.
 fn recognized(text: &str) -> Option<(String, Sample)> {
@@ -191,4 +192,30 @@ fn a_page_of_endless_models_tells_none() {
     let series = |n| format!("vllm:num_requests_waiting{{model_name=\"model-{n}\"}} 1\n");
     let text: String = (0..5_000).map(series).collect();
     assert_eq!((page(&text).models, page(&text).waiting), (None, Some(5_000.0)));
+}
+
+#[test]
+fn attributes_are_summed_over_their_series_and_may_be_negative() {
+    let mut engines = Engines::default();
+    for (key, series) in [
+        ("depth", "x:depth{kind=a}"),
+        ("slack", "x:slack"),
+        ("bad", "x:bad"),
+        ("none", "x:none"),
+        ("again", "vllm:num_requests_waiting"),
+    ] {
+        let (signal, series) = (Signal::Attribute(key.into()), series.parse().unwrap());
+        engines.list[0].metrics.push(Metric { signal, series, label: None });
+    }
+    let mut scan = Scan::new(Dialects::new(&engines).dialect(None));
+    let text = "x:depth{kind=\"a\",e=\"0\"} 2\nx:depth{kind=\"a\",e=\"1\"} 3 1700000000\n\
+                x:depth{kind=\"b\"} 9\nx:slack -1.5\nx:bad 1\nx:bad NaN\nvllm:num_requests_waiting 4\n";
+    scan.feed(text.as_bytes());
+    let (_, told) = scan.finish().unwrap();
+    let expected = [("depth", 5.0), ("slack", -1.5), ("again", 4.0)];
+    assert_eq!(
+        told.attributes,
+        expected.map(|(key, value)| (key.into(), value)).into_iter().collect()
+    );
+    assert_eq!(told.waiting, Some(4.0));
 }

@@ -1,0 +1,150 @@
+//! What the listed producers find out about requests, and the plugins that refer to it.
+
+use serde_json::Value;
+
+use crate::config::problem::Problem;
+use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::schedule::facts::Facts;
+use crate::schedule::registry::{Build, Plugin};
+use crate::schedule::{AdmitterStep, Product};
+
+/// The producer of sessions that is meant when none is named.
+const SESSIONS: &str = "session-id-producer";
+
+/// The facts of all producers; of two that tell the same fact differently the second is a problem.
+pub(super) fn resolve(instances: &Instances<'_>, problems: &mut Vec<Problem>) -> Facts {
+    let mut facts = Facts::default();
+    let mut first: Vec<&Instance<'_>> = Vec::new();
+    for instance in instances.iter() {
+        let Some(product) = &instance.product else { continue };
+        match product {
+            Product::InFlight(output) => facts.output = facts.output.or(*output),
+            Product::Session(source) => facts.session = Some(source.clone()),
+            Product::Agent(headers) => facts.agent.clone_from(headers),
+            Product::Prefix(_) | Product::Tokens => continue,
+        }
+        match first.iter().find(|first| first.type_name() == instance.type_name()) {
+            Some(before) => problems.push(again(before, instance)),
+            None => first.push(instance),
+        }
+    }
+    let asked = sessions(instances, problems);
+    for instance in instances.iter().filter(|_| !asked) {
+        if matches!(instance.product, Some(Product::Session(_))) {
+            let message = format!("`{}` has no effect: nothing asks it", instance.name);
+            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+        }
+    }
+    facts
+}
+
+/// The listed admitters, in the order of the file.
+pub(super) fn admitters(instances: &Instances<'_>) -> Vec<AdmitterStep> {
+    let step = |instance: &Instance<'_>| {
+        let Kind::Known(Plugin { build: Build::Admitter(build), .. }) = instance.kind else {
+            return None;
+        };
+        let admitter = build(instance.parameters.clone()).ok()?;
+        Some(AdmitterStep { name: instance.name.into(), admitter })
+    };
+    instances.iter().filter_map(step).collect()
+}
+
+/// The problem of a second producer of one fact.
+fn again(first: &Instance<'_>, second: &Instance<'_>) -> Problem {
+    let path = format!("plugins[{}]", second.at);
+    if first.product == second.product {
+        let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
+        return Problem::warning(path, message);
+    }
+    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
+}
+
+/// Checks who is asked for sessions; whether anyone is.
+fn sessions(instances: &Instances<'_>, problems: &mut Vec<Problem>) -> bool {
+    let mut asked = false;
+    for consumer in instances.iter() {
+        let sources = consumer.parameters.pointer("/sessionIdConfig/sources");
+        let sources = sources.and_then(Value::as_array).into_iter().flatten().enumerate();
+        for (at, source) in sources.filter(|(_, source)| source.get("attribute").is_some()) {
+            asked = true;
+            let named = source.get("producer").and_then(Value::as_str);
+            let name = named.filter(|name| !name.is_empty()).unwrap_or(SESSIONS);
+            let path = format!(
+                "plugins[{}].parameters.sessionIdConfig.sources[{at}].producer",
+                consumer.at
+            );
+            match instances.named(name) {
+                None => problems.push(instances.undefined(path, name)),
+                Some(Instance { kind: Kind::Later | Kind::Unknown, .. }) => {}
+                Some(Instance { product: Some(Product::Session(_)), .. }) => {}
+                Some(instance) if instance.type_name() == SESSIONS => {}
+                Some(_) => {
+                    problems.push(Problem::error(path, format!("`{name}` tells no sessions")));
+                }
+            }
+        }
+    }
+    asked
+}
+
+#[cfg(test)]
+mod tests {
+    use expect_test::{Expect, expect};
+
+    use crate::config::{Problem, Resolved, load};
+    use crate::schedule::facts::{OutputEstimate, SessionSource};
+    use crate::schedule::registry::PLUGINS;
+
+    fn resolved(plugins: &str) -> Result<Resolved, Vec<Problem>> {
+        let head = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\nplugins:\n- type: queue-scorer\n";
+        load(Some(&format!("{head}{plugins}")), &[PLUGINS])
+    }
+
+    fn problems(plugins: &str, expected: &Expect) {
+        let problems = resolved(plugins).map_or_else(|problems| problems, |all| all.warnings);
+        let lines = problems.iter().map(|problem| problem.in_file("epp.yaml").to_string() + "\n");
+        expected.assert_eq(&lines.collect::<String>());
+    }
+
+    #[test]
+    fn producers_and_admitters_count_by_being_listed() {
+        let all = resolved(
+            "- {type: inflight-load-producer, parameters: {addEstimatedOutputTokens: true}}\n\
+             - {type: session-id-producer, parameters: {cookieName: sid}}\n\
+             - {type: session-affinity-scorer, parameters: {strategy: session_id, sessionIdConfig: {sources: [{attribute: SessionID, producer: session-id-producer}]}}}\n\
+             - {type: agent-identity}\n\
+             - {type: probabilistic-admitter, name: some}\n",
+        )
+        .unwrap();
+        assert_eq!(all.warnings, Vec::new());
+        assert_eq!(all.facts.output, Some(OutputEstimate { ratio: 1.5, most: None }));
+        assert_eq!(all.facts.session, Some(SessionSource::Cookie("sid".into())));
+        assert_eq!(all.facts.agent.len(), 4);
+        let names: Vec<_> = all.admitters.iter().map(|step| &*step.name).collect();
+        assert_eq!(names, ["some"]);
+    }
+
+    #[test]
+    fn what_is_told_twice_or_asked_of_nobody_is_a_problem() {
+        problems(
+            "- {type: session-id-producer, parameters: {headerName: a}}\n\
+             - {type: session-id-producer, name: b, parameters: {headerName: b}}\n\
+             - {type: agent-identity}\n\
+             - {type: agent-identity, name: again}\n",
+            &expect![[r"
+                epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it
+                epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second
+                epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it
+                epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same
+            "]],
+        );
+        problems(
+            "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
+            &expect![[r"
+                epp.yaml:10: error: plugins[1].parameters.sessionIdConfig.sources[0].producer: no plugin is named `session-id-producer` (list it under plugins)
+                epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions
+            "]],
+        );
+    }
+}
