@@ -112,13 +112,19 @@ pub enum Rejection {
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
-    policy: ArcSwap<Policy>,
+    rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
-    settings: Settings,
-    /// None when no plugin needs it.
-    affinity: Option<Affinity>,
     /// None when decisions are not kept.
     log: Option<Arc<DecisionLog>>,
+}
+
+/// What decisions are made by; replaced as a whole while they are made.
+#[derive(Clone, Debug)]
+struct Rules {
+    policy: Arc<Policy>,
+    settings: Settings,
+    /// None when no plugin needs it.
+    affinity: Option<Arc<Affinity>>,
 }
 
 /// What was chosen, before it has an effect.
@@ -136,7 +142,7 @@ struct Choice<'a> {
 #[derive(Clone, Copy)]
 struct View<'a> {
     snapshot: &'a Snapshot,
-    policy: &'a Policy,
+    rules: &'a Rules,
     began: Instant,
     /// Random.
     dice: u64,
@@ -155,25 +161,41 @@ impl Director {
         metrics: Arc<Metrics>,
         settings: Settings,
     ) -> Self {
-        Self {
-            pool,
-            policy: ArcSwap::from_pointee(policy),
-            metrics,
-            settings,
-            affinity: None,
-            log: None,
-        }
+        let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
+        Self { pool, rules: ArcSwap::from_pointee(rules), metrics, log: None }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
     pub fn adopt(&self, policy: Policy) {
-        self.policy.store(Arc::new(policy));
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
+    }
+
+    /// The same with other settings, and with another index unless it is the present one.
+    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
+        let policy = Arc::new(policy);
+        self.rules.rcu(|rules| Rules {
+            policy: Arc::clone(&policy),
+            settings: settings.clone(),
+            affinity: index.map(|index| self.affinity_over(index, rules)),
+        });
+    }
+
+    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
+        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
+        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
+        present.map_or_else(new, Arc::clone)
     }
 
     /// Lets decisions know, and add to, what endpoints have in their caches.
     #[must_use]
-    pub fn with_prefix(mut self, index: Arc<Index>) -> Self {
-        self.affinity = Some(Affinity::new(index, &self.metrics));
+    pub fn with_prefix(self, index: Arc<Index>) -> Self {
+        let affinity = Arc::new(Affinity::new(index, &self.metrics));
+        let told = |rules: &Arc<Rules>| Rules {
+            affinity: Some(Arc::clone(&affinity)),
+            ..Rules::clone(rules)
+        };
+        self.rules.rcu(told);
         self
     }
 
@@ -191,30 +213,30 @@ impl Director {
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
     pub fn hashing(&self) -> Option<Hashing> {
-        Some(self.affinity.as_ref()?.hashing())
+        Some(self.rules.load().affinity.as_ref()?.hashing())
     }
 
     /// The request headers that plugins read, in lower case: [`Ask::headers`] holds no others.
     pub fn headers(&self) -> Arc<[Arc<str>]> {
-        Arc::clone(self.policy.load().headers())
+        Arc::clone(self.rules.load().policy.headers())
     }
 
     /// Whose request it is by the headers that agents send; none where they do not say or nobody asks.
     pub fn agent<'a>(&self, headers: &'a Headers) -> Option<&'a str> {
-        self.policy.load().facts.agent(headers)
+        self.rules.load().policy.facts.agent(headers)
     }
 
     /// Calls `set` with each header, name and value, that plugins want on an answer of this endpoint; one may come twice.
     pub fn answer_headers(&self, endpoint: &Endpoint, mut set: impl FnMut(&str, Bytes)) {
-        let policy = self.policy.load();
+        let rules = self.rules.load();
         let headers =
-            policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
+            rules.policy.profiles.iter().flat_map(|(_, profile)| profile.answer_headers(endpoint));
         headers.for_each(|(name, value)| set(name, value));
     }
 
     /// Another endpoint than the chosen one has computed a prompt.
     pub fn served(&self, endpoint: &Endpoint, chain: &Chain) {
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = &self.rules.load().affinity {
             affinity.placed(&self.pool.load(), endpoint, chain);
         }
     }
@@ -231,12 +253,7 @@ impl Director {
 
     /// Whether a fault may be answered by letting the gateway go on without us.
     pub fn failure_mode(&self) -> FailureMode {
-        self.mode(&self.pool.load())
-    }
-
-    fn mode(&self, snapshot: &Snapshot) -> FailureMode {
-        let Settings { forced_failure_mode, failure_mode, .. } = &self.settings;
-        forced_failure_mode.or(snapshot.failure_mode()).unwrap_or(*failure_mode)
+        self.rules.load().settings.mode(&self.pool.load())
     }
 
     /// The endpoint at an address, as of now.
@@ -263,29 +280,25 @@ impl Director {
         ask: Ask<'_>,
         dice: u64,
     ) -> Result<Decision, Rejection> {
-        let (snapshot, policy) = (self.pool.load(), self.policy.load());
-        let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let (snapshot, rules) = (self.pool.load(), self.rules.load());
+        let clock = &rules.settings.clock;
+        let view = View { snapshot: &snapshot, rules: &rules, began: clock.now(), dice };
         let kept = self.log.as_ref().zip(tag);
         let decision = BUFFERS.with_borrow_mut(|buffers| {
             buffers.0.trace = kept.map(|_| Box::new(Trace::new(Depth::Numbers)));
             let choice = self.choose(ask, view, buffers);
             if let (Some((log, tag)), Some(trace)) = (kept, buffers.0.trace.take()) {
-                let took = self.since(began);
+                let took = view.age();
                 let notes = (&buffers.1, trace);
                 log.keep(Record::of(Some(tag), (ask, view), notes, &choice, took));
             }
             self.place(ask, view, buffers, choice?)
         });
-        self.metrics.decision_duration.observe(self.since(began).as_secs_f64());
+        self.metrics.decision_duration.observe(view.age().as_secs_f64());
         if let Err(Rejection::Internal(fault)) = &decision {
             self.metrics.degraded("refused", fault.cause());
         }
         decision
-    }
-
-    fn since(&self, began: Instant) -> Duration {
-        self.settings.clock.now().saturating_duration_since(began)
     }
 
     /// Chooses, without an effect: what was chosen stands in the scratch.
@@ -295,7 +308,7 @@ impl Director {
         view: View<'a>,
         (scratch, signals): &mut (Scratch, Signals),
     ) -> Result<Choice<'a>, Rejection> {
-        let View { snapshot, policy, began, .. } = view;
+        let View { snapshot, rules: Rules { policy, .. }, began, .. } = view;
         scratch.candidates.clear();
         scratch.candidates.extend_from_slice(snapshot.ready());
         scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
@@ -321,7 +334,7 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut choice = if ask.bodyless {
-            self.least_loaded(profile, cx, scratch)
+            self.least_loaded(&view.rules.settings, profile, cx, scratch)
         } else {
             self.by_policy(ask, view, profile, (scratch, signals))
         }?;
@@ -338,15 +351,15 @@ impl Director {
         profile: &'a Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
     ) -> Result<Choice<'a>, Rejection> {
-        let View { snapshot, began, dice, .. } = view;
+        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = self.affinity.as_ref().filter(|_| informed) {
+        if let Some(affinity) = affinity.as_ref().filter(|_| informed) {
             affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
         }
         let cx = context(ask, view, signals);
-        let late = || self.since(began) > self.settings.deadline;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &late, dice };
+        let late = || view.age() > settings.deadline;
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
         let Pass { faults, mut by_policy } = profile.pick(cx, limits, scratch).map_err(refused)?;
         let scored = by_policy && !profile.scorers.is_empty();
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
@@ -363,12 +376,13 @@ impl Director {
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
     fn least_loaded<'a>(
         &self,
+        settings: &Settings,
         profile: &'a Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
     ) -> Result<Choice<'a>, Rejection> {
         let PickContext { snapshot, now, dice, .. } = cx;
-        let limits = Limits { leave_out_filters: self.opens(snapshot), late: &|| false, dice };
+        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
         let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();
@@ -384,11 +398,6 @@ impl Director {
         Ok(Choice { profile, rung, faults, scored: false })
     }
 
-    /// Whether a filter that fails is left out.
-    fn opens(&self, snapshot: &Snapshot) -> bool {
-        self.mode(snapshot) == FailureMode::FailOpen
-    }
-
     fn count(&self, rung: Rung, faults: &[Fault]) {
         self.metrics.rung.set(rung.depth());
         for fault in faults {
@@ -397,6 +406,13 @@ impl Director {
         if faults.is_empty() && rung == Rung::LoadOnly {
             self.metrics.degraded(rung.name(), "no_signals");
         }
+    }
+}
+
+impl View<'_> {
+    /// The time since the decision began.
+    fn age(&self) -> Duration {
+        self.rules.settings.clock.now().saturating_duration_since(self.began)
     }
 }
 

@@ -15,9 +15,9 @@ use crate::config::{Address, FileDiscovery, Name, Severity};
 use crate::pool::{EndpointSpec, Event};
 
 pub use self::file::{Listing, parse};
+pub use self::watched::{POLL, Watched};
 
 use self::names::Names;
-use self::watched::{POLL, Watched};
 
 mod file;
 mod names;

@@ -13,6 +13,7 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::configuration::ConfigurationMetrics;
 pub use self::leader::LeaderMetrics;
 use self::prefix::PrefixFamilies;
 pub use self::prefix::PrefixMatches;
@@ -21,6 +22,7 @@ use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
 
 mod buckets;
+mod configuration;
 mod leader;
 mod prefix;
 mod series;
@@ -58,6 +60,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Leadership, and what a leader writes.
     pub leader: LeaderMetrics,
+    /// The configuration in force.
+    pub configuration: ConfigurationMetrics,
 }
 
 impl Metrics {
@@ -126,6 +130,7 @@ impl Metrics {
             )?,
             connections: Connections::new(&new)?,
             leader: LeaderMetrics::new(&new)?,
+            configuration: ConfigurationMetrics::new(&new)?,
             families: new.described.take(),
             registry,
         };

@@ -80,15 +80,14 @@ impl Scraper {
     }
 
     /// Runs until the sender of `pool` is gone. `pool` has to change when the members do, and may change more often.
-    pub async fn run(self, mut pool: watch::Receiver<Arc<Snapshot>>) {
-        let scraper = Arc::new(self);
+    pub async fn run(self: Arc<Self>, mut pool: watch::Receiver<Arc<Snapshot>>) {
         let mut loops = Loops::default();
         loop {
             let snapshot = Arc::clone(&pool.borrow_and_update());
-            loops.follow(&scraper, &snapshot);
+            loops.follow(&self, &snapshot);
             tokio::select! {
                 changed = pool.changed() => if changed.is_err() { return },
-                Some(Err(error)) = loops.tasks.join_next() => loops.ended(&error, &scraper),
+                Some(Err(error)) = loops.tasks.join_next() => loops.ended(&error, &self),
             }
         }
     }

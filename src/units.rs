@@ -70,7 +70,7 @@ pub enum BadUnit {
     #[error("`{0}` would leave nothing, give more than zero")]
     Zero(String),
     /// A size out of range.
-    #[error("{0} is not between 1024 and 65536 bytes")]
+    #[error("{0} is too small or too large, give 1024 to 65536 bytes")]
     Chunk(u64),
 }
 

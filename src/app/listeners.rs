@@ -118,6 +118,9 @@ impl Plain {
         );
         let pool = Arc::clone(&parts.pool);
         let insight = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
+        let in_force = Arc::clone(&parts.in_force);
+        let insight =
+            insight.merge(http::json_page("/debug/config", move || in_force.load().shown()));
         let insight = match decisions {
             Some(decisions) => insight.merge(admin::decisions_router(decisions)),
             None => insight,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
 use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts};
@@ -37,7 +37,7 @@ pub(super) struct PoolMetrics {
     staleness: GaugeVec,
     body_bytes: IntGauge,
     scrapes: Arc<Counters>,
-    prefix: Option<Arc<Index>>,
+    prefix: Arc<ArcSwapOption<Index>>,
     prefix_size: IntGaugeVec,
     poll_errors: IntCounterVec,
     scrape_errors: IntCounterVec,
@@ -53,7 +53,7 @@ pub(super) struct Sources {
     /// Failures of the scraper.
     pub(super) scrapes: Arc<Counters>,
     /// Who has which prefix.
-    pub(super) prefix: Option<Arc<Index>>,
+    pub(super) prefix: Arc<ArcSwapOption<Index>>,
 }
 
 /// Requests and prompt tokens in flight.
@@ -185,7 +185,7 @@ impl Collector for PoolMetrics {
         let (snapshot, now) = (self.pool.load(), clock::now());
         let [kv, queue, running] = &self.spreads;
         let [requests, tokens] = &self.in_flight;
-        for vector in [requests, tokens, &self.ready] {
+        for vector in [requests, tokens, &self.ready, &self.prefix_size] {
             vector.reset();
         }
         for vector in [&self.queue, &self.staleness] {
@@ -198,7 +198,7 @@ impl Collector for PoolMetrics {
         queue.set(&self.name, &snapshot, |slot| snapshot.waiting(slot, now));
         running.set(&self.name, &snapshot, |slot| snapshot.running(slot, now));
         self.failures();
-        if let Some(prefix) = &self.prefix {
+        if let Some(prefix) = &*self.prefix.load() {
             let labels = [&*prefix.settings().name, PREFIX];
             let blocks = i64::try_from(prefix.len()).unwrap_or(i64::MAX);
             self.prefix_size.with_label_values(&labels).set(blocks);
@@ -290,7 +290,7 @@ before the answer ended), `unobserved` (the end of the answer was not ours to se
             pool: Arc::default(),
             budget: Budget::new(1),
             scrapes: Arc::default(),
-            prefix: None,
+            prefix: Arc::default(),
         };
         let pool = PoolMetrics::new(sources, "ns", "pool").unwrap();
         let watches = crate::k8s::Watches::new(Vec::new(), "ns", "pool").unwrap();

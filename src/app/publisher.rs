@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep_until;
 
@@ -30,7 +30,7 @@ pub(super) struct Published {
     /// How far the view of the pool has come.
     pub(super) readiness: watch::Sender<Readiness>,
     /// Forgets the endpoints that leave.
-    pub(super) prefix: Option<Arc<Index>>,
+    pub(super) prefix: Arc<ArcSwapOption<Index>>,
 }
 
 /// Applies events until their senders are gone.
@@ -76,7 +76,7 @@ impl Published {
         let scraped = snapshot.ready().iter().all(|&slot| snapshot.scrape_age(slot, now).is_some());
         self.snapshot.store(Arc::clone(&snapshot));
         if change == Change::Members {
-            if let Some(prefix) = &self.prefix {
+            if let Some(prefix) = &*self.prefix.load() {
                 prefix.keep(|id| snapshot.by_id(id).is_some());
             }
             self.members.send_replace(snapshot);
@@ -134,7 +134,7 @@ mod tests {
             snapshot: Arc::clone(&snapshot),
             members: sender,
             readiness: ready,
-            prefix: None,
+            prefix: Arc::default(),
         };
         let task = publish(State::new(Duration::from_secs(2)), queue, published);
         (Rig { events, snapshot, readiness, members }, task)

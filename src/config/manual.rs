@@ -20,9 +20,9 @@ const NOTE: &str =
 const CONFIGURATION: &str = "\
 # Configuration
 
-`--config-file FILE` or `--config-text YAML` gives a document of the kind `EndpointPickerConfig`, in YAML or JSON. It is
-read once, at the start. `lodesman check FILE` tells everything that is wrong with one, each with its line and what may
-have been meant, and what it means with all defaults.
+`--config-file FILE` or `--config-text YAML` gives a document of the kind `EndpointPickerConfig`, in YAML or JSON.
+`lodesman check FILE` tells everything that is wrong with one, each with its line and what may have been meant, and what
+it means with all defaults.
 
 ```yaml
 apiVersion: llm-d.ai/v1alpha1
@@ -56,6 +56,26 @@ schedulingProfiles:
 
 An unknown field, type or reference is an error: `lodesman` ends with exit code 78 and tells all of them. What is written
 and has no effect is a warning.
+
+## Changes while it runs
+
+The file of `--config-file` is looked at every 200 ms, also through the links of a mounted ConfigMap (which the kubelet
+itself may take a minute to change). A good new version is in force within a second, in one step; requests under way end by
+the version that they began with. A bad one is refused: all its problems are logged with path, line and hint, and the last
+good one stays.
+
+| changed | effect |
+|---|---|
+| profiles, plugins, weights, detector, `failureMode`, `limits.decisionDeadline` | from the next decision on |
+| parsers, `destinationList`, other limits | for streams that begin from then on; `limits.bodyBudget` at once |
+| sources, engines | the scraper begins anew; what it has read holds until it is stale |
+| `approx-prefix-cache-producer` | other parameters, or another name, begin a new prefix index; else the index stays as it is |
+| `dataLayer.discovery` and its file | at the next start, which a warning says |
+| everything that is a flag | at the next start |
+
+The pool, what is in flight and what was learnt of the endpoints stay in any case. `lodesman_config_generation`,
+`lodesman_config_reload_total{result}` and `lodesman_config_last_success_timestamp_seconds` tell what became of a change,
+`/debug/config` on the admin port shows the configuration in force and why the newest version is not.
 ";
 
 /// What stands before the limits.

@@ -9,6 +9,14 @@ use serde::Serialize;
 /// than a third of its letters are other ones: a beginning in common alone is no likeness.
 const SIMILAR: f64 = 0.8;
 
+/// Where a message goes over to what to write instead, and how the hint begins.
+const MARKS: [(&str, &str); 4] = [
+    (", expected ", "give "),
+    (", give ", "give "),
+    (", there are ", "there are "),
+    (" such as ", "write for example "),
+];
+
 /// One thing wrong with a document.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Problem {
@@ -51,6 +59,21 @@ impl Problem {
         Self { severity: Severity::Warning, ..Self::error(path, message) }
     }
 
+    /// An error as a type's own reader words it: what it says to write instead becomes the hint.
+    pub fn told(path: impl Into<String>, message: &str) -> Self {
+        if let Some((what, known)) = message.split_once(", expected ")
+            && what.starts_with("unknown ")
+        {
+            return Self::error(path, what).hint(known_names(known));
+        }
+        for (mark, wording) in MARKS {
+            if let Some((what, instead)) = message.split_once(mark) {
+                return Self::error(path, what).hint(format!("{wording}{}", plain(instead)));
+            }
+        }
+        Self::error(path, message)
+    }
+
     /// The same with the known name that is nearest to `name`, if one is near.
     #[must_use]
     pub fn nearest<'a>(self, name: &str, known: impl IntoIterator<Item = &'a str>) -> Self {
@@ -58,6 +81,12 @@ impl Problem {
             Some(near) => self.hint(format!("did you mean `{near}`?")),
             None => self,
         }
+    }
+
+    /// The same with this hint where there is none.
+    #[must_use]
+    pub fn or_hint(self, hint: impl Into<String>) -> Self {
+        if self.hint.is_some() { self } else { self.hint(hint) }
     }
 
     /// The same with a hint.
@@ -108,6 +137,25 @@ pub fn locate(problems: &mut [Problem], lines: &BTreeMap<String, u64>) {
     }
 }
 
+fn known_names(known: &str) -> String {
+    format!("known: {}", known.trim_start_matches("one of ").replace(" or ", ", "))
+}
+
+/// What Rust's names for types mean to somebody who writes a file.
+fn plain(wanted: &str) -> &str {
+    match wanted {
+        "f32" | "f64" => "a number",
+        "i8" | "i16" | "i32" | "i64" | "isize" => "a whole number",
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more",
+        "a nonzero u8" | "a nonzero u16" | "a nonzero u32" | "a nonzero u64"
+        | "a nonzero usize" => "a whole number, 1 or more",
+        "a boolean" => "true or false",
+        "a string" => "a text",
+        "a sequence" => "a list",
+        other => other,
+    }
+}
+
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     known
         .into_iter()
@@ -131,6 +179,31 @@ mod tests {
             problem.in_file("epp.yaml").to_string(),
             "epp.yaml:4: error: plugins[0].type: unknown plugin type `queue-scorr` (did you mean `queue-scorer`?)"
         );
+    }
+
+    #[test]
+    fn what_to_write_instead_is_a_hint() {
+        let hint = |message| {
+            let Problem { message, hint, .. } = Problem::told("a", message);
+            format!("{message} | {}", hint.unwrap_or_default())
+        };
+        for (message, expected) in [
+            (
+                "invalid type: string \"x\", expected f64",
+                "invalid type: string \"x\" | give a number",
+            ),
+            ("unknown field `a`, expected `b` or `c`", "unknown field `a` | known: `b`, `c`"),
+            (
+                "unknown variant `a`, expected one of `b`, `c`",
+                "unknown variant `a` | known: `b`, `c`",
+            ),
+            ("unknown field `a`, there are no fields", "unknown field `a` | there are no fields"),
+            ("n is 3, give 0 to 1", "n is 3 | give 0 to 1"),
+            ("`soon` is no duration such as 2s", "`soon` is no duration | write for example 2s"),
+            ("something else", "something else | "),
+        ] {
+            assert_eq!(hint(message), expected);
+        }
     }
 
     #[test]

@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     fn reporting<T>(self, visit: impl FnOnce(&Self) -> Result<T, Failed>) -> Result<T, Failed> {
         visit(&self).map_err(|failed| {
             if let Failed::Because(message) = failed {
-                self.report(Problem::error(&self.path, message));
+                self.report(Problem::told(&self.path, &message));
             }
             Failed::Reported
         })
@@ -95,7 +95,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             Value::Null => visitor.visit_unit(),
             Value::Bool(value) => visitor.visit_bool(*value),
             Value::Number(value) => value.clone().deserialize_any(visitor).map_err(Failed::custom),
-            Value::NotFinite => Err(Failed::custom("is not a finite number")),
+            Value::NotFinite => Err(Failed::custom("is not a finite number, give one")),
             Value::Text(value) => visitor.visit_str(value),
             Value::List(list) => visitor.visit_seq(Items { reader, rest: list.iter().enumerate() }),
             Value::Map(members) => reader.map(members, None, visitor),
@@ -139,7 +139,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             | Value::Number(_)
             | Value::NotFinite
             | Value::Text(_)
-            | Value::List(_) => self.reporting(|_| Err(Failed::custom("is not a map of fields"))),
+            | Value::List(_) => self.reporting(|_| {
+                Err(Failed::custom("is not a map of fields, give `name: value` pairs"))
+            }),
         }
     }
 
@@ -154,8 +156,9 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             let variant: StrDeserializer<'_, Failed> = text.as_str().into_deserializer();
             return self.reporting(|_| visitor.visit_enum(variant));
         }
-        let message = format!("`{text}` is not one of {}", variants.join(", "));
-        self.report(Problem::error(&self.path, message).nearest(text, variants.iter().copied()));
+        let problem = Problem::error(&self.path, format!("`{text}` is unknown"));
+        let known = format!("known: {}", variants.join(", "));
+        self.report(problem.nearest(text, variants.iter().copied()).or_hint(known));
         Err(Failed::Reported)
     }
 
@@ -205,7 +208,8 @@ impl<'de> MapAccess<'de> for Members<'_, '_> {
             let path = member(&self.reader.path, name);
             if let Some(fields) = self.fields.filter(|fields| !fields.contains(&name.as_str())) {
                 let problem = Problem::error(path, format!("unknown field `{name}`"));
-                self.reader.report(problem.nearest(name, fields.iter().copied()));
+                let known = || format!("known: {}", fields.join(", "));
+                self.reader.report(problem.nearest(name, fields.iter().copied()).or_hint(known()));
                 continue;
             }
             self.value = Some(self.reader.inside(node, path));

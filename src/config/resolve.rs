@@ -164,7 +164,8 @@ fn unused(file: &File, instances: &Instances<'_>, parsers: &[&str], problems: &m
         };
         if matches!(instance.kind, Kind::Known(_) | Kind::Discovery) {
             let message = format!("`{}` has no effect: it is not in {section}", instance.name);
-            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+            let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+            problems.push(problem.hint("name it there, or leave it out"));
         }
     }
 }

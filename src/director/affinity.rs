@@ -24,6 +24,11 @@ impl Affinity {
         Self::new(Arc::clone(&self.index), metrics)
     }
 
+    /// Whether it is over this index.
+    pub(super) fn is_over(&self, index: &Arc<Index>) -> bool {
+        Arc::ptr_eq(&self.index, index)
+    }
+
     pub(super) fn hashing(&self) -> Hashing {
         self.index.hashing()
     }

@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use serde::{Deserialize, Serialize};
 
 use crate::director::record::{Chosen, Input, Record};
-use crate::director::{Ask, Director, View};
+use crate::director::{Ask, Director, Rules, View};
 use crate::metrics::Metrics;
 use crate::pool::Slot;
 use crate::schedule::profile::sound;
@@ -230,29 +230,24 @@ impl Director {
     /// goes to `metrics`, and it keeps no log.
     #[must_use]
     pub fn aside(&self, metrics: Arc<Metrics>) -> Self {
-        Self {
-            pool: Arc::clone(&self.pool),
-            policy: ArcSwap::new(self.policy.load_full()),
-            settings: self.settings.clone(),
-            affinity: self.affinity.as_ref().map(|affinity| affinity.aside(&metrics)),
-            metrics,
-            log: None,
-        }
+        let rules = self.rules.load();
+        let affinity = rules.affinity.as_ref().map(|affinity| Arc::new(affinity.aside(&metrics)));
+        let rules = ArcSwap::from_pointee(Rules { affinity, ..Rules::clone(&rules) });
+        Self { pool: Arc::clone(&self.pool), rules, metrics, log: None }
     }
 
     /// Chooses endpoints and says why, without an effect: nothing is charged, counted or remembered.
     pub fn explain(&self, ask: Ask<'_>, dice: u64) -> Explanation {
-        let (snapshot, policy) = (self.pool.load(), self.policy.load());
-        let began = self.settings.clock.now();
-        let view = View { snapshot: &snapshot, policy: &policy, began, dice };
+        let (snapshot, rules) = (self.pool.load(), self.rules.load());
+        let clock = &rules.settings.clock;
+        let view = View { snapshot: &snapshot, rules: &rules, began: clock.now(), dice };
         let mut buffers = (Scratch::default(), Signals::default());
         buffers.0.trace = Some(Box::new(Trace::new(Depth::Words)));
         let choice = self.choose(ask, view, &mut buffers);
         let (scratch, signals) = buffers;
         let trace = scratch.trace.unwrap_or_default();
-        let took = self.since(began);
-        let record = Record::of(None, (ask, view), (&signals, trace), &choice, took);
-        record.told(self.settings.clock.now())
+        let record = Record::of(None, (ask, view), (&signals, trace), &choice, view.age());
+        record.told(clock.now())
     }
 }
 

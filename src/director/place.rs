@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::director::{Ask, Choice, Decision, Director, Rejection, View, context};
+use crate::director::{Ask, Choice, Decision, Director, Rejection, Rules, View, context};
 use crate::pool::{Endpoint, InFlight, Prompt, Slot, Snapshot, Standing};
 use crate::schedule::{PickContext, Scratch, Signals};
 
@@ -21,7 +21,7 @@ impl Director {
         (scratch, signals): &(Scratch, Signals),
         choice: Choice<'_>,
     ) -> Result<Decision, Rejection> {
-        let View { snapshot, policy, .. } = view;
+        let View { snapshot, rules: Rules { policy, settings, affinity }, .. } = view;
         let Choice { profile, rung, faults, scored } = choice;
         let relay = policy.profiles.relay();
         self.count(rung, &faults);
@@ -37,12 +37,12 @@ impl Director {
         let cached = signals.prefix.tokens(first.id.slot);
         let tokens = ask.request.prompt_tokens.saturating_sub(cached);
         let in_flight = charged(InFlight::begin(&first.live, tokens), cx, first.id.slot);
-        if let Some(affinity) = &self.affinity {
+        if let Some(affinity) = affinity {
             affinity.count(first, &signals.prefix);
             affinity.placed(snapshot, first, ask.chain);
         }
         profile.placed(cx, &scratch.candidates, first);
-        let shown = self.settings.scores && scored;
+        let shown = settings.scores && scored;
         let scores = if shown { scores(snapshot, scratch) } else { Vec::new() };
         Ok(Decision { endpoints, in_flight, rung, faults, relay, scores })
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use crate::pool::FailureMode;
+use crate::pool::{FailureMode, Snapshot};
 
 /// Tells the time; virtual where time is.
 #[derive(Clone)]
@@ -40,4 +40,17 @@ pub struct Settings {
     pub scores: bool,
     /// Tells the time: asked when a decision begins, before each scorer, and at the end.
     pub clock: Clock,
+}
+
+impl Settings {
+    /// What a fault means as things are.
+    pub(super) fn mode(&self, snapshot: &Snapshot) -> FailureMode {
+        let told = || snapshot.failure_mode();
+        self.forced_failure_mode.or_else(told).unwrap_or(self.failure_mode)
+    }
+
+    /// Whether a filter that fails is left out.
+    pub(super) fn opens(&self, snapshot: &Snapshot) -> bool {
+        self.mode(snapshot) == FailureMode::FailOpen
+    }
 }

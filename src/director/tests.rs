@@ -73,10 +73,10 @@ fn with(
 impl Director {
     /// Refuses what may be shed while the detector says that the pool is full.
     pub(crate) fn with_admission(self, detector: DetectorStep) -> Self {
-        let Policy { profiles, .. } =
-            Arc::into_inner(self.policy.into_inner()).expect("nobody decides");
-        let policy = ArcSwap::from_pointee(Policy::new(profiles, Some(detector)));
-        Self { policy, ..self }
+        let rules = Arc::into_inner(self.rules.into_inner()).expect("nobody decides");
+        let Policy { profiles, .. } = Arc::into_inner(rules.policy).expect("nobody decides");
+        let policy = Arc::new(Policy::new(profiles, Some(detector)));
+        Self { rules: ArcSwap::from_pointee(Rules { policy, ..rules }), ..self }
     }
 }
 

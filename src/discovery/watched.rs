@@ -10,11 +10,11 @@ use crate::discovery::{DiscoveryError, LONGEST_FILE};
 
 /// How often to look. A changed text is taken once it was read twice, so that none is taken while it is written: a
 /// change takes effect within two looks.
-pub(super) const POLL: Duration = Duration::from_millis(200);
+pub const POLL: Duration = Duration::from_millis(200);
 
 /// A file and what was seen of it.
 #[derive(Debug)]
-pub(super) struct Watched {
+pub struct Watched {
     path: PathBuf,
     stamp: Option<Stamp>,
     /// The text that was told last.
@@ -36,11 +36,18 @@ struct Stamp {
 }
 
 impl Watched {
-    pub(super) fn new(path: PathBuf) -> Self {
+    /// A file of which nothing is known.
+    pub fn new(path: PathBuf) -> Self {
         Self { path, stamp: None, told: None, pending: None, failed: false }
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// A file that was read elsewhere: only another text is told.
+    pub fn told(path: PathBuf, text: String) -> Self {
+        Self { told: Some(text), ..Self::new(path) }
+    }
+
+    /// Where it is.
+    pub fn path(&self) -> &Path {
         &self.path
     }
 
@@ -48,7 +55,7 @@ impl Watched {
     ///
     /// # Errors
     /// When the file cannot be read, or is too long: once, until it can be read again.
-    pub(super) async fn poll(&mut self) -> Result<Option<String>, DiscoveryError> {
+    pub async fn poll(&mut self) -> Result<Option<String>, DiscoveryError> {
         let (path, known) = (self.path.clone(), self.stamp.filter(|_| self.pending.is_none()));
         // A file system may hang; a worker of the runtime must not.
         let look = tokio::task::spawn_blocking(move || look(&path, known)).await;
@@ -126,5 +133,12 @@ mod tests {
             (None, None, None),
             "a change taken back"
         );
+    }
+
+    #[test]
+    fn what_was_read_elsewhere_is_not_told() {
+        let mut watched = Watched::told(PathBuf::new(), "a".to_owned());
+        let mut seen = |text: &str| watched.seen(text.to_owned());
+        assert_eq!((seen("a"), seen("b"), seen("b")), (None, None, Some("b".to_owned())));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Bytes that may be held at once, and how many are.
 #[derive(Debug)]
 pub struct Budget {
-    limit: usize,
+    limit: AtomicUsize,
     used: AtomicUsize,
 }
 
@@ -20,7 +20,12 @@ pub(in crate::extproc) struct Share {
 impl Budget {
     /// A budget of so many bytes.
     pub fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self { limit, used: AtomicUsize::new(0) })
+        Arc::new(Self { limit: AtomicUsize::new(limit), used: AtomicUsize::new(0) })
+    }
+
+    /// Another number of bytes from now on; what is held beyond it stays until it is given back.
+    pub fn resize(&self, limit: usize) {
+        self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Bytes held now.
@@ -37,7 +42,7 @@ impl Budget {
 impl Share {
     /// Takes more bytes; false, and nothing taken, when the budget has not that many left.
     pub(in crate::extproc) fn grow(&mut self, bytes: usize) -> bool {
-        let limit = self.budget.limit;
+        let limit = self.budget.limit.load(Ordering::Relaxed);
         let more = |used: usize| used.checked_add(bytes).filter(|&total| total <= limit);
         let taken =
             self.budget.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok();
@@ -74,5 +79,16 @@ mod tests {
         b.clear();
         assert_eq!(budget.used(), 0);
         assert!(!b.grow(usize::MAX) && b.grow(10));
+    }
+
+    #[test]
+    fn a_smaller_budget_takes_nothing_back_and_gives_nothing_more() {
+        let budget = Budget::new(10);
+        let (mut a, mut b) = (budget.share(), budget.share());
+        assert!(a.grow(8));
+        budget.resize(6);
+        assert!(!b.grow(1));
+        a.clear();
+        assert!(b.grow(6) && !b.grow(1));
     }
 }

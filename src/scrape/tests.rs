@@ -97,7 +97,7 @@ impl Bench {
         let (pool, receiver) = watch::channel(Arc::new(Snapshot::default()));
         let scraper = scraper(sender, Arc::clone(&counters));
         let mut task = JoinSet::new();
-        task.spawn(scraper.run(receiver));
+        task.spawn(Arc::new(scraper).run(receiver));
         let mut bench = Self { state: State::new(DEADLINE), pool, events, counters, task };
         bench.members(addresses);
         bench

@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use arc_swap::ArcSwap;
 use axum::extract::{DefaultBodyLimit, Query, Request};
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
@@ -32,7 +33,7 @@ pub struct Decisions {
     /// Decides, and explains what it would decide.
     pub director: Arc<Director>,
     /// How requests are read.
-    pub settings: Arc<Settings>,
+    pub settings: Arc<ArcSwap<Settings>>,
     /// None when decisions are not kept.
     pub log: Option<Arc<DecisionLog>>,
 }
@@ -43,7 +44,7 @@ type Fields = HashMap<String, String>;
 /// The routes `/debug/decisions` (newest first; `?id=`, `?request-id=`, `?limit=`) and `/debug/explain`, which takes the body
 /// and the headers of a request and tells where it would go (`?path=`, `?method=`, `?subset=`, `?dice=`).
 pub fn decisions_router(decisions: Decisions) -> Router {
-    let (kept, limit) = (decisions.log.clone(), decisions.settings.body_limit);
+    let (kept, limit) = (decisions.log.clone(), decisions.settings.load().body_limit);
     let list = get(async move |Query(fields): Query<Fields>| list(kept.as_deref(), &fields));
     let explain =
         post(async move |Query(fields): Query<Fields>, headers: HeaderMap, body: Bytes| {
@@ -115,7 +116,7 @@ fn explain(decisions: &Decisions, fields: &Fields, headers: &HeaderMap, body: By
     let headers = pseudo.into_iter().chain(sent).collect();
     let rehearsal = Rehearsal { headers, body, subset: fields.get("subset").cloned() };
     let dice = dice.unwrap_or_else(|| fastrand::u64(..));
-    match rehearsal.explain(&aside, &decisions.settings, dice, clock::now()) {
+    match rehearsal.explain(&aside, &decisions.settings.load_full(), dice, clock::now()) {
         Ok(explanation) => Json(explanation).into_response(),
         Err(refused) => (StatusCode::UNPROCESSABLE_ENTITY, Json(refused)).into_response(),
     }

@@ -1,9 +1,15 @@
 //! The one place that reads the clock; the core is told the time.
 
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 /// The time now.
 #[expect(clippy::disallowed_methods, reason = "the shell's clock")]
 pub fn now() -> Instant {
     Instant::now()
+}
+
+/// The time of the calendar: seconds since 1970.
+#[expect(clippy::disallowed_methods, reason = "the shell's clock")]
+pub fn unix_seconds() -> u64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs()
 }

@@ -99,6 +99,15 @@ where
         .route("/debug/log-level", get(async move || format!("{}\n", read())).put(set))
 }
 
+/// A page of the admin port that shows a value as JSON.
+pub fn json_page<R, T>(path: &str, read: R) -> Router
+where
+    R: Fn() -> T + Clone + Send + Sync + 'static,
+    T: Serialize + 'static,
+{
+    Router::new().route(path, get(async move || Json(read())))
+}
+
 /// How to read and to change the log level.
 #[derive(Clone)]
 pub struct LogLevel {

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use arc_swap::ArcSwap;
+
 use crate::director::{Decision, Director, Rejection};
 use crate::extproc::{End, Exchange, Next, Settings};
 use crate::server::clock;
@@ -15,8 +17,8 @@ use crate::wire::{ProcessingRequest, ProcessingResponse};
 pub struct Picker {
     /// Decides.
     pub director: Arc<Director>,
-    /// How exchanges behave.
-    pub settings: Arc<Settings>,
+    /// How exchanges behave that begin from now on.
+    pub settings: Arc<ArcSwap<Settings>>,
     /// When faults were last logged.
     pub said: Arc<Said>,
 }
@@ -34,7 +36,7 @@ impl Machines for Picker {
     fn machine(&self) -> Picking {
         let identity = fastrand::u128(..);
         let exchange =
-            Exchange::new(Arc::clone(&self.director), Arc::clone(&self.settings), identity);
+            Exchange::new(Arc::clone(&self.director), self.settings.load_full(), identity);
         Picking { exchange, said: Arc::clone(&self.said) }
     }
 }

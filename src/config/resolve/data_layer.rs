@@ -40,6 +40,7 @@ fn replicas(data: &DataLayer, problems: &mut Vec<Problem>) {
         ("crossReplicaSyncInterval", data.cross_replica_sync_interval.is_some()),
     ];
     for (name, _) in sections.into_iter().filter(|(_, given)| *given) {
-        problems.push(Problem::error(format!("dataLayer.{name}"), "is not supported yet"));
+        let problem = Problem::error(format!("dataLayer.{name}"), "is not supported yet");
+        problems.push(problem.hint("leave it out"));
     }
 }

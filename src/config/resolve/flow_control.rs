@@ -7,7 +7,7 @@ use std::collections::HashSet;
 
 use crate::config::file::{Band, File, FlowControl, Reference};
 use crate::config::problem::{Problem, Severity};
-use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::config::resolve::instances::{Instance, Instances, Kind, missing};
 use crate::config::resolve::role::Role;
 use crate::schedule::DetectorStep;
 use crate::schedule::registry::{Build, Parameters, Plugin, find};
@@ -81,7 +81,7 @@ pub(super) fn check(file: &File, on: bool, instances: &Instances<'_>, problems: 
     let Some(flow) = &file.flow_control else { return };
     if !on && queues(flow) {
         let problem = Problem::warning("flowControl", "has no effect: its feature gate is off");
-        problems.push(problem.hint("featureGates: [flowControl]"));
+        problems.push(problem.hint("leave it out: queues are not supported yet"));
     }
     let mut found = Vec::new();
     bands(flow, instances, &mut found);
@@ -121,10 +121,11 @@ fn bands(flow: &FlowControl, instances: &Instances<'_>, problems: &mut Vec<Probl
     for (at, band) in flow.priority_bands.iter() {
         let path = format!("flowControl.priorityBands[{at}]");
         match band.priority {
-            None => problems.push(Problem::error(format!("{path}.priority"), "is missing")),
+            None => problems.push(missing(format!("{path}.priority"), "give a whole number")),
             Some(priority) if !seen.insert(priority) => {
                 let message = format!("another band has priority {priority}");
-                problems.push(Problem::error(format!("{path}.priority"), message));
+                let problem = Problem::error(format!("{path}.priority"), message);
+                problems.push(problem.hint("give one of them another"));
             }
             Some(_) => (),
         }
@@ -160,6 +161,7 @@ fn policy(
     if instances.named(name).is_some() || !DEFAULT_POLICIES.contains(&name) {
         instances.referenced(Some(name), path, role, problems);
     } else if !role.has(name) {
-        problems.push(Problem::error(path, format!("`{name}` is no {}", role.noun())));
+        let problem = Problem::error(path, format!("`{name}` is no {}", role.noun()));
+        problems.push(problem.hint(format!("name a {}", role.noun())));
     }
 }

@@ -31,7 +31,9 @@ impl Gates {
             };
             if !GATES.contains(&name) {
                 let problem = Problem::error(path, format!("unknown feature gate `{name}`"));
-                problems.push(problem.nearest(name, GATES));
+                problems.push(
+                    problem.nearest(name, GATES).or_hint(format!("known: {}", GATES.join(", "))),
+                );
             } else if let Some(on) = on {
                 gates.set(name, on, path, problems);
             } else {
@@ -47,11 +49,11 @@ impl Gates {
             self.flow_control = on;
             if on {
                 let message = format!("feature gate `{name}` is not supported yet");
-                problems.push(Problem::error(path, message));
+                problems.push(Problem::error(path, message).hint("leave it out"));
             }
         } else if !on {
             let message = "has no effect: a replica always keeps its view of the pool";
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("leave it out"));
         }
     }
 }

@@ -24,7 +24,7 @@ pub(super) fn check(instances: &Instances<'_>, problems: &mut Vec<Problem>) {
                 let bad_already = matches!(producer.kind, Kind::Later | Kind::Unknown);
                 if !bad_already && !matches!(producer.product, Some(Product::InFlight(_))) {
                     let message = format!("`{name}` does not count what is in flight");
-                    problems.push(Problem::error(path, message));
+                    problems.push(Problem::error(path, message).hint(format!("name {DEFAULT}")));
                 }
             }
         }

@@ -67,7 +67,8 @@ impl<'a> Instances<'a> {
         let mut instances = Self { list: Vec::with_capacity(specs.len()) };
         for (at, spec) in specs.iter() {
             let Some(type_name) = given(spec.kind.as_deref()) else {
-                problems.push(Problem::error(format!("plugins[{at}].type"), "is missing"));
+                let problem = Problem::error(format!("plugins[{at}].type"), "is missing");
+                problems.push(problem.hint("docs/plugins.md lists the types"));
                 continue;
             };
             let name = given(spec.name.as_deref()).unwrap_or(type_name);
@@ -115,7 +116,7 @@ impl<'a> Instances<'a> {
         problems: &mut Vec<Problem>,
     ) -> Option<&Instance<'a>> {
         let Some(name) = given(name) else {
-            problems.push(Problem::error(path, "is missing"));
+            problems.push(missing(path, "name a plugin"));
             return None;
         };
         let Some(instance) = self.named(name) else {
@@ -123,7 +124,8 @@ impl<'a> Instances<'a> {
             return None;
         };
         if !instance.plays(role) {
-            problems.push(Problem::error(path, format!("`{name}` is no {}", role.noun())));
+            let problem = Problem::error(path, format!("`{name}` is no {}", role.noun()));
+            problems.push(problem.hint(format!("name a {}", role.noun())));
             return None;
         }
         Some(instance)
@@ -171,7 +173,8 @@ impl<'a> Instance<'a> {
             && self.plays(Role::Picker)
         {
             let message = format!("{count} is taken for 1");
-            problems.push(Problem::warning(format!("{path}.maxNumOfEndpoints"), message));
+            let problem = Problem::warning(format!("{path}.maxNumOfEndpoints"), message);
+            problems.push(problem.hint("give 1 or more"));
         }
         let before = problems.len();
         self.mistakes(&path, problems);
@@ -202,11 +205,11 @@ impl<'a> Instance<'a> {
         while let Err(BadParameters(message)) = self.built(raw.clone()) {
             match self.culprit(&raw, &message) {
                 Some(culprit) => {
-                    problems.push(Problem::error(format!("{path}.{culprit}"), message));
+                    problems.push(Problem::told(format!("{path}.{culprit}"), &message));
                     raw = without(&raw, &culprit);
                 }
                 None if raw == self.parameters => {
-                    return problems.push(Problem::error(path, message));
+                    return problems.push(Problem::told(path, &message));
                 }
                 // What was taken out may be missed now.
                 None => return,
@@ -242,6 +245,11 @@ impl<'a> Instance<'a> {
             Kind::Later | Kind::Unknown => Ok(()),
         }
     }
+}
+
+/// The problem of something that has to be there.
+pub(super) fn missing(path: impl Into<String>, hint: &str) -> Problem {
+    Problem::error(path, "is missing").hint(hint)
 }
 
 /// A name that is there and not empty.
@@ -289,12 +297,12 @@ fn kind(
     }
     if NOT_YET.contains(&type_name) {
         let message = format!("plugin type `{type_name}` is not supported yet");
-        problems.push(hinted(Problem::error(path, message)));
+        problems.push(hinted(Problem::error(path, message)).or_hint("leave it out"));
         return Kind::Later;
     }
     let sources = TYPES.iter().map(|(name, _)| *name);
     let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
     let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
-    problems.push(problem.nearest(type_name, known));
+    problems.push(problem.nearest(type_name, known).or_hint("docs/plugins.md lists the types"));
     Kind::Unknown
 }

@@ -23,7 +23,8 @@ pub(super) fn resolve<'a>(
 ) -> Vec<&'a str> {
     let new = &file.request_handler.parsers;
     if let (Some(_), false) = (&file.parser, new.is_empty()) {
-        problems.push(Problem::warning("parser", "has no effect beside requestHandler.parsers"));
+        let problem = Problem::warning("parser", "has no effect beside requestHandler.parsers");
+        problems.push(problem.hint("leave it out"));
     } else if file.parser.is_some() {
         let problem = Problem::warning("parser", "is deprecated");
         problems.push(problem.hint("write requestHandler.parsers"));
@@ -38,7 +39,7 @@ pub(super) fn resolve<'a>(
         let Some(parser) = parser(&path, reference, instances, tables, problems) else { continue };
         if found.contains(&parser) {
             let message = format!("has no effect: `{parser}` is listed before");
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("leave it out"));
         } else if found.contains(&FALLBACK) {
             let message = format!("has no effect: `{FALLBACK}` before it takes every request");
             problems.push(Problem::warning(path, message).hint("list it last"));
@@ -74,7 +75,8 @@ fn parser<'a>(
     match by_type.and_then(|name| find(tables, name)) {
         Some(Plugin { name, build: Build::Parser, .. }) => Some(name),
         Some(Plugin { name, .. }) => {
-            problems.push(Problem::error(path, format!("`{name}` is no parser")));
+            let problem = Problem::error(path, format!("`{name}` is no parser"));
+            problems.push(problem.hint("name a parser"));
             None
         }
         None if by_type.is_some_and(|name| !name.is_empty()) => {
@@ -82,7 +84,8 @@ fn parser<'a>(
             let mut known: Vec<&str> = instances.names().collect();
             names(tables).for_each(|name| known.push(name));
             let problem = Problem::error(path, format!("unknown parser `{name}`"));
-            problems.push(problem.nearest(name, known));
+            problems
+                .push(problem.nearest(name, known).or_hint("docs/plugins.md lists the parsers"));
             None
         }
         None => instances.referenced(name, path, Role::Parser, problems).map(Instance::type_name),

@@ -32,13 +32,17 @@ pub(super) fn resolve(
                 "`{}` beside `{}`: several prefix indexes are not supported yet",
                 settings.name, first.name
             );
-            problems.push(Problem::error(path(instance), message));
+            let problem = Problem::error(path(instance), message);
+            problems.push(problem.hint(format!("name `{}`", first.name)));
         }
     }
     for instance in instances.iter().filter(|instance| is_producer(instance)) {
         if index.as_ref().is_none_or(|index| *index.name != *instance.name) {
             let message = format!("`{}` has no effect: nothing asks it", instance.name);
-            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+            let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+            problems.push(
+                problem.hint("leave it out, or name it in a scorer's prefixMatchInfoProducerName"),
+            );
         }
     }
     index
@@ -79,7 +83,8 @@ fn producer(
         ) => {}
         Some(_) => {
             let message = format!("`{name}` tells nothing of prefixes");
-            problems.push(Problem::error(path(consumer), message));
+            let problem = Problem::error(path(consumer), message);
+            problems.push(problem.hint(format!("name a plugin of the type {DEFAULT}")));
         }
         None => problems.push(instances.undefined(path(consumer), name)),
     }

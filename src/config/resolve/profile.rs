@@ -8,7 +8,7 @@ use crate::config::problem::Problem;
 use crate::config::reader::Readable;
 use crate::config::resolve::flow_control::detector;
 use crate::config::resolve::handler;
-use crate::config::resolve::instances::{Instance, Instances, Kind};
+use crate::config::resolve::instances::{Instance, Instances, Kind, missing};
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
 use crate::schedule::registry::{Both, Build, Parameters, Plugin, find};
 use crate::schedule::{Filter, Picker, Profile, Profiles, Scorer};
@@ -105,7 +105,7 @@ impl<'f, 'a> Shared<'f, 'a> {
             let path = format!("schedulingProfiles[{at}].plugins[{step_at}]");
             let Step { plugin_ref, weight } = step;
             let Some(name) = plugin_ref.as_deref().filter(|name| !name.is_empty()) else {
-                problems.push(Problem::error(format!("{path}.pluginRef"), "is missing"));
+                problems.push(missing(format!("{path}.pluginRef"), "name a plugin"));
                 continue;
             };
             let Some(instance) = self.instances.named(name) else {
@@ -117,7 +117,8 @@ impl<'f, 'a> Shared<'f, 'a> {
         }
         if !later && draft.scorers.is_empty() && problems.len() == before {
             let message = "has no scorer: all endpoints are equal to its picker";
-            problems.push(Problem::warning(format!("schedulingProfiles[{at}]"), message));
+            let problem = Problem::warning(format!("schedulingProfiles[{at}]"), message);
+            problems.push(problem.hint("name a scorer, or random-picker to say that it is meant"));
         }
         draft
     }
@@ -131,7 +132,8 @@ impl<'f, 'a> Shared<'f, 'a> {
             if decides(instance) && !picker_by_default && !self.used.contains(instance.name) {
                 let path = format!("plugins[{}]", instance.at);
                 let message = format!("`{}` is in no profile", instance.name);
-                problems.push(Problem::warning(path, message));
+                problems
+                    .push(Problem::warning(path, message).hint("name it in one, or leave it out"));
             }
         }
     }
@@ -158,7 +160,8 @@ impl<'f, 'a> Shared<'f, 'a> {
         self.used.insert(instance.name);
         weigh(path, instance.kind, weight, problems);
         if draft.picker.is_some() && is_picker(instance) {
-            problems.push(Problem::error(path, "a profile has one picker, this is a second"));
+            let problem = Problem::error(path, "a profile has one picker, this is a second");
+            problems.push(problem.hint("leave one of them out"));
         }
         if matches!(
             instance.kind,
@@ -174,7 +177,7 @@ impl<'f, 'a> Shared<'f, 'a> {
                 })
         ) {
             let message = format!("`{}` has no effect in a profile", instance.name);
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("leave it out of the profile"));
         }
         if let Kind::Known(plugin) = instance.kind {
             self.build(draft, instance.name, (plugin, &instance.parameters), weight);
@@ -274,9 +277,10 @@ fn names(profiles: &Readable<ProfileSpec>, problems: &mut Vec<Problem>) {
     for (at, profile) in profiles.iter() {
         let path = format!("schedulingProfiles[{at}].name");
         match profile.name.as_deref() {
-            None | Some("") => problems.push(Problem::error(path, "is missing")),
+            None | Some("") => problems.push(missing(path, "give the profile a name")),
             Some(name) if !seen.insert(name) => {
-                problems.push(Problem::error(path, format!("another profile is named `{name}`")));
+                let problem = Problem::error(path, format!("another profile is named `{name}`"));
+                problems.push(problem.hint("give one of them another name"));
             }
             Some(_) => (),
         }
@@ -287,7 +291,7 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
     let Some(weight) = weight else { return };
     let path = format!("{path}.weight");
     if weight.abs() > f64::from(f32::MAX) {
-        return problems.push(Problem::error(path, "is too large"));
+        return problems.push(Problem::error(path, "is too large").hint("give 1 or so"));
     }
     let scorer = matches!(
         kind,
@@ -295,16 +299,16 @@ fn weigh(path: &str, kind: Kind, weight: Option<f64>, problems: &mut Vec<Problem
             | Kind::Later
             | Kind::Unknown
     );
-    let message = if !scorer {
-        "has no effect: only scorers are weighted"
+    let (message, hint) = if !scorer {
+        ("has no effect: only scorers are weighted", "leave the weight out")
     } else if weight == 0.0 {
-        "has no effect: a scorer of weight 0 changes nothing"
+        ("has no effect: a scorer of weight 0 changes nothing", "leave the scorer out")
     } else if weight < 0.0 {
-        "is negative: the scorer's worst endpoint becomes its best"
+        ("is negative: the scorer's worst endpoint becomes its best", "give more than 0")
     } else {
         return;
     };
-    problems.push(Problem::warning(path, message));
+    problems.push(Problem::warning(path, message).hint(hint));
 }
 
 /// Whether an instance belongs in a profile and nowhere else.

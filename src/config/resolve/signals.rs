@@ -29,7 +29,7 @@ pub(super) fn resolve(
         if source.page().is_some() && !reads(data, instance.name) {
             let message =
                 format!("`{}` has no effect: it is not in dataLayer.sources", instance.name);
-            problems.push(Problem::warning(path, message));
+            problems.push(Problem::warning(path, message).hint("name it there, or leave it out"));
             continue;
         }
         if let Some((_, first)) = seen.iter().find(|(name, _)| *name == instance.type_name()) {
@@ -61,14 +61,15 @@ fn reads(data: &DataLayer, name: &str) -> bool {
 fn again(path: String, first: &Instance<'_>, second: &Instance<'_>) -> Problem {
     if first.source == second.source {
         let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
-        return Problem::warning(path, message);
+        return Problem::warning(path, message).hint("leave it out");
     }
-    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
+    let message = format!("there is one `{}`, this is a second", second.type_name());
+    Problem::error(path, message).hint(format!("leave it out, or `{}`", first.name))
 }
 
 fn without_effect(path: &str, page: &Page) -> Option<Problem> {
     let (field, why) = page.without_effect()?;
-    Some(Problem::warning(format!("{path}.parameters.{field}"), why))
+    Some(Problem::warning(format!("{path}.parameters.{field}"), why).hint("leave it out"))
 }
 
 /// Checks one entry of `dataLayer.sources`.
@@ -84,7 +85,7 @@ fn wired(path: &str, spec: &SourceSpec, instances: &Instances<'_>, problems: &mu
             && !fits(source, extractor)
         {
             let message = format!("`{}` does not read this source", extractor.name);
-            problems.push(Problem::error(path, message));
+            problems.push(Problem::error(path, message).hint("leave it out here"));
         }
     }
 }
