@@ -13,34 +13,40 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{Endpoint, FailureMode, InFlight, Routes, Slot, Snapshot, Subset};
+use crate::pool::{Endpoint, FailureMode, Routes, Slot, Snapshot, Subset};
 use crate::prefix::{Chain, Hashing, Index};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch,
-    Signals, Trace, least, least_of,
+    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
+    Trace, least, least_of,
 };
 
 use self::admission::Verdict;
 use self::affinity::Affinity;
+use self::calibration::Calibration;
 use self::record::Record;
 
 pub use self::explain::Explanation;
 pub use self::log::{DecisionLog, Wanted};
+pub use self::outcome::{Decision, Rejection, Rung};
 pub use self::policy::Policy;
 pub use self::record::Tag;
+pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
+mod calibration;
 pub mod explain;
 mod log;
+mod outcome;
 mod place;
 mod policy;
 mod record;
+mod report;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -65,55 +71,13 @@ pub struct Ask<'a> {
     pub subset: &'a Subset,
 }
 
-/// Where a request goes.
-#[derive(Debug)]
-pub struct Decision {
-    /// The chosen endpoints, best first; never empty.
-    pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
-    /// The charge on the first of them.
-    pub in_flight: InFlight,
-    /// How the choice was made.
-    pub rung: Rung,
-    /// What was left out on the way.
-    pub faults: SmallVec<[Fault; 1]>,
-    /// What stands between the gateway and the endpoints; none mostly.
-    pub relay: Option<Relay>,
-    /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
-    pub scores: Vec<(Arc<Endpoint>, f32)>,
-}
-
-/// How much knowledge a choice rests on, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
-    /// The configured policy with fresh signals; what endpoints have in their caches is an estimate.
-    Policy,
-    /// Only what this process has in flight: signals are lost, or the deadline was missed.
-    LoadOnly,
-}
-
-/// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// The source of endpoints has not answered yet.
-    NotSynced,
-    /// No endpoint is ready, or none that the gateway allows or that can serve the request.
-    NoEndpoints,
-    /// Endpoints could serve the request but have no room.
-    Saturated,
-    /// The same, of a request that is shed for others before its policy is asked.
-    Shed,
-    /// It asks for a profile that is not there.
-    NoProfile,
-    /// A filter failed and the pool fails closed.
-    Internal(Fault),
-}
-
 /// Decides; shared by all exchanges.
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
     rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
+    calibration: Arc<Calibration>,
     /// None when decisions are not kept.
     log: Option<Arc<DecisionLog>>,
 }
@@ -162,7 +126,8 @@ impl Director {
         settings: Settings,
     ) -> Self {
         let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
-        Self { pool, rules: ArcSwap::from_pointee(rules), metrics, log: None }
+        let rules = ArcSwap::from_pointee(rules);
+        Self { pool, rules, metrics, calibration: Arc::default(), log: None }
     }
 
     /// Decides by another policy from now on; decisions under way end by the old one.
@@ -320,6 +285,7 @@ impl Director {
         }
         signals.prefix.clear();
         policy.facts.sense(ask.request, ask.headers, signals);
+        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         let cx = context(ask, view, signals);
         let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         if let Some(trace) = &mut scratch.trace {
@@ -354,13 +320,17 @@ impl Director {
         let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        if let Some(affinity) = affinity.as_ref().filter(|_| informed) {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix);
-        }
+        let seen = affinity.as_ref().filter(|_| informed);
+        let blind = seen.and_then(|affinity| {
+            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
+        });
+        scale(ask, signals);
         let cx = context(ask, view, signals);
         let late = || view.age() > settings.deadline;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
-        let Pass { faults, mut by_policy } = profile.pick(cx, limits, scratch).map_err(refused)?;
+        let pass = profile.pick(cx, limits, scratch).map_err(refused)?;
+        let Pass { mut faults, mut by_policy } = pass;
+        faults.extend(blind);
         let scored = by_policy && !profile.scorers.is_empty();
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
@@ -416,47 +386,19 @@ impl View<'_> {
     }
 }
 
-impl Rejection {
-    /// The plugin that is at fault, if one is.
-    pub fn fault(&self) -> Option<&Fault> {
-        if let Self::Internal(fault) = self { Some(fault) } else { None }
-    }
-
-    /// Why, in a few words.
-    pub fn reason(&self) -> &'static str {
-        match self {
-            Self::NotSynced => "the endpoints are not known yet",
-            Self::NoEndpoints => "no endpoint can serve the request",
-            Self::Saturated => "all endpoints are busy",
-            Self::NoProfile => "it asks for a profile that is not there",
-            Self::Shed => "all endpoints are busy and the request is of low priority",
-            Self::Internal(_) => "a filter failed and the pool fails closed",
-        }
-    }
-}
-
-impl Rung {
-    /// A word for logs and metric labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::LoadOnly => "load_only",
-        }
-    }
-
-    /// 0 for the best, exact knowledge of caches; more for less knowledge.
-    fn depth(self) -> i64 {
-        match self {
-            Self::Policy => 1,
-            Self::LoadOnly => 2,
-        }
-    }
-}
-
 fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {
     let (Ask { request, model, headers, .. }, View { snapshot, began: now, dice, .. }) =
         (ask, view);
     PickContext { request, model, headers, snapshot, signals, now, dice }
+}
+
+/// Counts the tokens of the prompt's blocks as those of the prompt are counted.
+fn scale(ask: Ask<'_>, signals: &mut Signals) {
+    let (counted, tokens) =
+        (ask.request.prompt_tokens, ask.request.tokens(signals.bytes_per_token));
+    if counted > 0 {
+        signals.prefix.scale(tokens as f64 / counted as f64);
+    }
 }
 
 fn refused(refusal: Refusal) -> Rejection {

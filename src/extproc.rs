@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::director::{Ask, Decision, Director, Rejection, Tag};
+use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
 use crate::request::{Api, Dialect, Parsers};
@@ -125,6 +125,8 @@ pub struct Exchange {
     answer: Answer,
     /// Of the prompt that was placed.
     chain: Chain,
+    /// Of the request that was placed.
+    prediction: Prediction,
     /// Bounded by what one message can cause: a body at most, cut into pieces.
     replies: VecDeque<ProcessingResponse>,
     /// What the held body and the replies made of it take of the budget.
@@ -153,6 +155,7 @@ impl Exchange {
             phase: Phase::Headers,
             answer: Answer::default(),
             chain: Chain::default(),
+            prediction: Prediction::default(),
             replies: VecDeque::new(),
             share,
             account,
@@ -313,6 +316,7 @@ impl Exchange {
         let Some(endpoint) = self.director.endpoint_at(address) else { return };
         if self.account.served_by(&endpoint) {
             self.director.served(&endpoint, &self.chain);
+            self.prediction = self.prediction.elsewhere();
         }
     }
 

@@ -147,6 +147,11 @@ impl Metrics {
         self.prefix.of(name)
     }
 
+    /// Text of a model has so many bytes to a token.
+    pub fn calibrated(&self, model: &str, bytes_per_token: f64) {
+        self.prefix.bytes_per_token.with_label_values(&[model]).set(bytes_per_token);
+    }
+
     /// Counts a decision that rests on less than the policy.
     pub fn degraded(&self, rung: &str, cause: &str) {
         self.degraded.with_label_values(&[rung, cause]).inc();

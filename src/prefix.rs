@@ -5,7 +5,9 @@
 //! cache would: least recently used first, the end of a prefix before its beginning. A decision asks it how many blocks
 //! of a prompt, from the first on, each candidate has ([`Hits`]).
 //!
-//! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong.
+//! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong. What
+//! servers say that they had corrects it: [`Index::computed`] takes the cache of an endpoint for as full as it must be,
+//! and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
 
 use std::num::NonZeroU32;
 
@@ -18,6 +20,7 @@ mod hits;
 mod holders;
 mod index;
 mod lru;
+mod trust;
 
 #[cfg(test)]
 mod tests;

@@ -17,6 +17,7 @@ mod restore;
 mod rewrite;
 mod roles;
 mod scan;
+mod size;
 mod sse;
 mod usage;
 mod vllm_grpc;
@@ -30,6 +31,7 @@ pub use self::{
     restore::ModelRestorer,
     rewrite::rewrite,
     scan::Scan,
+    size::BytesPerToken,
     usage::{AnswerReader, Seen, Usage},
 };
 
@@ -52,6 +54,10 @@ pub struct Parsed {
     /// Estimated prompt length in tokens over all prompts of a batch: text bytes / 4 rounded up per prompt, given
     /// token ids as they are, media by [`PromptPart::Media`].
     pub prompt_tokens: u64,
+    /// Bytes of text that [`prompt_tokens`](Self::prompt_tokens) counts 4 to the token; 0 where its count is exact.
+    pub text_bytes: u64,
+    /// Images, audio clips and videos of the prompt, whose tokens are a guess.
+    pub media: u32,
     /// `cache_salt` (SGLang: `extra_key`), of a long one the first 4 KiB: requests with different salts share no cached
     /// prefix.
     pub cache_salt: Option<Box<str>>,
@@ -78,6 +84,8 @@ impl fmt::Debug for Parsed {
             .field("stream", &self.stream)
             .field("output_cap", &self.output_cap)
             .field("prompt_tokens", &self.prompt_tokens)
+            .field("text_bytes", &self.text_bytes)
+            .field("media", &self.media)
             .field("complete", &self.complete)
             .field("reading", &self.reading)
             .finish_non_exhaustive()
@@ -104,7 +112,7 @@ pub struct ModelField {
     pub spans: SmallVec<[Range<usize>; 1]>,
 }
 
-/// A piece of the prompt, in document order; where one part ends and the next begins means nothing.
+/// A piece of the prompt, in document order but for [`Lead`](Self::Lead); where one part ends and the next begins means nothing.
 ///
 /// The same prompt sent the same way gives the same bytes however its body is cut. Of a duplicated key every value is
 /// given. `Debug` prints lengths only.
@@ -112,6 +120,9 @@ pub struct ModelField {
 pub enum PromptPart<'a> {
     /// Text, unescaped; tool definitions and other embedded JSON as they stand in the body.
     Text(&'a [u8]),
+    /// The same of tools, a system text or instructions that have a field of their own: servers put them before all
+    /// else, wherever they stand in the body.
+    Lead(&'a [u8]),
     /// Stand-in for an image, audio clip or video, to be hashed as if it were text: a digest of its reference,
     /// repeated for 4 bytes per token that the medium is taken to cost.
     Media(&'a [u8]),
@@ -125,6 +136,7 @@ impl fmt::Debug for PromptPart<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Text(text) => write!(f, "Text({} bytes)", text.len()),
+            Self::Lead(text) => write!(f, "Lead({} bytes)", text.len()),
             Self::Media(media) => write!(f, "Media({} bytes)", media.len()),
             Self::Token(_) => f.write_str("Token"),
             Self::Next => f.write_str("Next"),

@@ -71,6 +71,11 @@ impl<'a> PickContext<'a> {
     pub fn chance(self, probability: f64, salt: u64) -> bool {
         fastrand::Rng::with_seed(self.dice ^ salt).f64() < probability
     }
+
+    /// Estimated length of the prompt in tokens, by what the model's engines reported of earlier ones.
+    pub fn prompt_tokens(self) -> u64 {
+        self.request.tokens(self.signals.bytes_per_token)
+    }
 }
 
 /// Removes candidates that must not be chosen.

@@ -249,6 +249,12 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
     Some((number.parse().ok()?, rest))
 }
 
+/// The nearest whole number; 0 for what is less, or no number.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the nearest is meant")]
+pub fn whole(value: f64) -> u64 {
+    value.round() as u64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

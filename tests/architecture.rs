@@ -11,10 +11,10 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     ("units", Kind::Core, &[]),
     ("metrics", Kind::Core, &[]),
     ("pool", Kind::Core, &[]),
-    ("request", Kind::Core, &[]),
-    ("prefix", Kind::Core, &["pool", "request"]),
+    ("request", Kind::Core, &["units"]),
+    ("prefix", Kind::Core, &["units", "pool", "request"]),
     ("schedule", Kind::Core, &["units", "pool", "request", "prefix"]),
-    ("director", Kind::Core, &["metrics", "pool", "request", "prefix", "schedule"]),
+    ("director", Kind::Core, &["units", "metrics", "pool", "request", "prefix", "schedule"]),
     (
         "extproc",
         Kind::Core,

@@ -233,7 +233,8 @@ impl Director {
         let rules = self.rules.load();
         let affinity = rules.affinity.as_ref().map(|affinity| Arc::new(affinity.aside(&metrics)));
         let rules = ArcSwap::from_pointee(Rules { affinity, ..Rules::clone(&rules) });
-        Self { pool: Arc::clone(&self.pool), rules, metrics, log: None }
+        let (pool, calibration) = (Arc::clone(&self.pool), Arc::clone(&self.calibration));
+        Self { pool, rules, metrics, calibration, log: None }
     }
 
     /// Chooses endpoints and says why, without an effect: nothing is charged, counted or remembered.

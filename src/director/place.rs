@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 
-use crate::director::{Ask, Choice, Decision, Director, Rejection, Rules, View, context};
+use crate::director::{
+    Ask, Choice, Decision, Director, Prediction, Rejection, Rules, View, context,
+};
 use crate::pool::{Endpoint, InFlight, Prompt, Slot, Snapshot, Standing};
 use crate::schedule::{PickContext, Scratch, Signals};
 
@@ -22,29 +24,32 @@ impl Director {
         choice: Choice<'_>,
     ) -> Result<Decision, Rejection> {
         let View { snapshot, rules: Rules { policy, settings, affinity }, .. } = view;
-        let Choice { profile, rung, faults, scored } = choice;
+        let Choice { profile, rung, mut faults, scored } = choice;
         let relay = policy.profiles.relay();
-        self.count(rung, &faults);
         let endpoints: SmallVec<[_; 1]> =
             scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
         let Some(first) = endpoints.first() else { return Err(Rejection::NoEndpoints) };
-        if ask.bodyless {
-            let in_flight = InFlight::begin(&first.live, 0);
-            let scores = Vec::new();
-            return Ok(Decision { endpoints, in_flight, rung, faults, relay, scores });
+        let (mut prediction, mut shown) = (Prediction::default(), Vec::new());
+        let in_flight = if ask.bodyless {
+            InFlight::begin(&first.live, 0)
+        } else {
+            let cx = context(ask, view, signals);
+            let cached = signals.prefix.tokens(first.id.slot);
+            prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
+            let tokens = prediction.prompt_tokens.saturating_sub(cached);
+            let in_flight = charged(InFlight::begin(&first.live, tokens), cx, first.id.slot);
+            if let Some(affinity) = affinity {
+                let known = (ask.chain, &signals.prefix);
+                faults.extend(affinity.chosen(snapshot, first, known, &mut prediction));
+            }
+            profile.placed(cx, &scratch.candidates, first);
+            in_flight
+        };
+        if settings.scores && scored {
+            shown = scores(snapshot, scratch);
         }
-        let cx = context(ask, view, signals);
-        let cached = signals.prefix.tokens(first.id.slot);
-        let tokens = ask.request.prompt_tokens.saturating_sub(cached);
-        let in_flight = charged(InFlight::begin(&first.live, tokens), cx, first.id.slot);
-        if let Some(affinity) = affinity {
-            affinity.count(first, &signals.prefix);
-            affinity.placed(snapshot, first, ask.chain);
-        }
-        profile.placed(cx, &scratch.candidates, first);
-        let shown = settings.scores && scored;
-        let scores = if shown { scores(snapshot, scratch) } else { Vec::new() };
-        Ok(Decision { endpoints, in_flight, rung, faults, relay, scores })
+        self.count(rung, &faults);
+        Ok(Decision { endpoints, in_flight, prediction, rung, faults, relay, scores: shown })
     }
 }
 
@@ -56,7 +61,7 @@ fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
     let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
     let expected = cx.signals.output_tokens.unwrap_or_else(usual);
     let prompt = Prompt {
-        tokens: Prompt::uncached(request.prompt_tokens, cx.signals.prefix.tokens(slot)),
+        tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
         at: now,
         streams: request.stream,
         loads: adapter.is_some_and(|adapter| !resident(adapter)),

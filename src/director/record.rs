@@ -98,7 +98,7 @@ impl Record {
             took,
             generation: snapshot.generation(),
             roster: snapshot.roster(),
-            request: Asked::of(ask),
+            request: Asked::of(ask, signals),
             inputs: snapshot.ready().iter().map(input).collect(),
             trace,
             outcome,
@@ -134,7 +134,7 @@ const REMOVED: usize = size_of::<(Slot, Option<Box<str>>)>();
 const PLUGIN: usize = 128;
 
 impl Asked {
-    fn of(ask: Ask<'_>) -> Self {
+    fn of(ask: Ask<'_>, signals: &Signals) -> Self {
         let Ask { request, headers, bodyless, model, priority, .. } = ask;
         let shown = |name: &str| {
             name.chars()
@@ -149,7 +149,7 @@ impl Asked {
             model: model.map(shown),
             priority,
             bodyless,
-            prompt_tokens: request.prompt_tokens,
+            prompt_tokens: request.tokens(signals.bytes_per_token),
             headers: headers.lengths().map(|(name, len)| (Arc::clone(name), len)).collect(),
         }
     }

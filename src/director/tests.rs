@@ -13,6 +13,7 @@ use crate::server::clock;
 mod admission;
 mod explain;
 mod handlers;
+mod reports;
 
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {

@@ -30,6 +30,8 @@ struct Placed {
     endpoint: Arc<Endpoint>,
     in_flight: InFlight,
     series: Running,
+    /// The model that the server is asked for; none when the API names no model.
+    target: Option<Box<str>>,
 }
 
 /// Counts one request as running until dropped.
@@ -111,7 +113,7 @@ impl Account {
         if bytes > 0 {
             series.request_size.observe(bytes as f64);
         }
-        self.runs(endpoint, in_flight, series);
+        self.runs(endpoint, in_flight, series, who.target);
     }
 
     /// The model that the request is placed for was chosen by the rule of this object.
@@ -128,11 +130,18 @@ impl Account {
         endpoint: Arc<Endpoint>,
         in_flight: InFlight,
     ) {
-        self.runs(endpoint, in_flight, self.series(who));
+        self.runs(endpoint, in_flight, self.series(who), who.target);
     }
 
-    fn runs(&mut self, endpoint: Arc<Endpoint>, in_flight: InFlight, series: Arc<Series>) {
-        self.placed = Some(Placed { endpoint, in_flight, series: Running::begin(series) });
+    fn runs(
+        &mut self,
+        endpoint: Arc<Endpoint>,
+        in_flight: InFlight,
+        series: Arc<Series>,
+        target: Option<&str>,
+    ) {
+        let (series, target) = (Running::begin(series), target.map(Into::into));
+        self.placed = Some(Placed { endpoint, in_flight, series, target });
     }
 
     /// Whether anything of the body of the answer passed.
@@ -200,17 +209,21 @@ impl Account {
         }
     }
 
-    /// The answer ended as it should.
-    pub(in crate::extproc) fn completed(&mut self, usage: Option<Usage>, now: Instant) {
+    /// The answer ended as it should. Who gave it to a request for which model, the first time, if it is a good one.
+    pub(in crate::extproc) fn completed(
+        &mut self,
+        usage: Option<Usage>,
+        now: Instant,
+    ) -> Option<(&Endpoint, Option<&str>)> {
         if self.ended.is_some() {
-            return;
+            return None;
         }
         self.ended = Some(match self.answer.status {
             0..400 => "ok",
             400..500 => "upstream_4xx",
             _ => "upstream_5xx",
         });
-        let Some(Placed { series, .. }) = &self.placed else { return };
+        let Placed { series, endpoint, target, .. } = self.placed.as_ref()?;
         if self.answer.status >= 400 {
             series.error("ModelServerError");
         }
@@ -222,6 +235,7 @@ impl Account {
         if let (true, Some(first)) = (self.answer.streaming, self.answer.first_token) {
             series.ttft.observe(seconds(self.received, first));
         }
+        (self.answer.status < 400).then_some((&**endpoint, target.as_deref()))
     }
 
     /// The stream is gone.

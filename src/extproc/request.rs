@@ -313,6 +313,7 @@ impl Exchange {
         let Asked { parsed, chain, bodyless: _, pieces, len, ended } = *asked;
         let Target { model: target, object } = target;
         self.chain = chain;
+        self.prediction = decision.prediction;
         let model = parsed.model_name();
         self.answer.expect(self.api, model.zip(target.as_deref()));
         if ended != Ended::Trailers {

@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use bytes::Bytes;
 
+use crate::director::Report;
 use crate::extproc::headers::ResponseHeaders;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
-use crate::request::{AnswerReader, Api, ModelRestorer, Seen};
+use crate::request::{AnswerReader, Api, ModelRestorer, Seen, Usage};
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders, Metadata};
 
 /// The header of an answer that tells the conformance suite of the Gateway API who served.
@@ -47,6 +48,12 @@ impl Answer {
     /// Whether its headers have come.
     pub(in crate::extproc) fn began(&self) -> bool {
         self.phase != Phase::Headers
+    }
+
+    /// Usage whose prompt is the whole of it: Anthropic's API counts what was cached apart.
+    fn whole(&self, usage: Usage) -> Usage {
+        let apart = usage.cached.filter(|_| self.api == Some(Api::Messages)).unwrap_or(0);
+        Usage { prompt: usage.prompt.saturating_add(apart), ..usage }
     }
 
     /// Sets up what reads the body.
@@ -142,7 +149,12 @@ impl Exchange {
     fn complete(&mut self, now: Instant) {
         self.answer.phase = Phase::Trailers;
         let usage = self.answer.reader.as_ref().and_then(|reader| reader.usage());
-        self.account.completed(usage, now);
+        let answered = self.account.completed(usage, now);
+        if let (Some((endpoint, model)), Some(usage)) = (answered, usage) {
+            let usage = self.answer.whole(usage);
+            let (chain, prediction) = (&self.chain, self.prediction);
+            self.director.reported(Report { endpoint, chain, model, prediction, usage });
+        }
     }
 
     /// An answer whose model is renamed gets another length, which its headers must not belie. In buffered mode the

@@ -1,6 +1,6 @@
-//! The families of the prefix index.
+//! The families of the prefix index, and of what prompts are counted by.
 
-use prometheus::{Histogram, HistogramVec};
+use prometheus::{GaugeVec, Histogram, HistogramVec, IntCounter};
 
 use super::{Families, buckets};
 
@@ -17,6 +17,10 @@ const TOKEN_BYTES: f64 = 4.0;
 pub(super) struct PrefixFamilies {
     ratio: HistogramVec,
     bytes: HistogramVec,
+    predicted: IntCounter,
+    actual: IntCounter,
+    /// Bounded by whoever learns: 256 models.
+    pub(super) bytes_per_token: GaugeVec,
 }
 
 impl PrefixFamilies {
@@ -34,6 +38,21 @@ impl PrefixFamilies {
                 buckets::HIT_BYTES,
                 &LABELS,
             )?,
+            predicted: new.counter(
+                "lodesman_prefix_predicted_tokens_total",
+                "Prompt tokens that endpoints were believed to have in their caches, of answers that tell.",
+            )?,
+            actual: new.counter(
+                "lodesman_prefix_actual_tokens_total",
+                "Prompt tokens that they then said they had.",
+            )?,
+            bytes_per_token: new.registered(GaugeVec::new(
+                new.ours(
+                    "lodesman_bytes_per_token",
+                    "Bytes of text to a token, as engines reported lately; of 256 models at most.",
+                ),
+                &["model"],
+            )?)?,
         })
     }
 
@@ -41,6 +60,8 @@ impl PrefixFamilies {
         PrefixMatches {
             ratio: self.ratio.with_label_values(&[name, TYPE]),
             bytes: self.bytes.with_label_values(&[name, TYPE]),
+            predicted: self.predicted.clone(),
+            actual: self.actual.clone(),
         }
     }
 }
@@ -50,6 +71,8 @@ impl PrefixFamilies {
 pub struct PrefixMatches {
     ratio: Histogram,
     bytes: Histogram,
+    predicted: IntCounter,
+    actual: IntCounter,
 }
 
 impl PrefixMatches {
@@ -59,5 +82,11 @@ impl PrefixMatches {
             self.ratio.observe(matched as f64 / total as f64);
             self.bytes.observe(matched as f64 * TOKEN_BYTES);
         }
+    }
+
+    /// An endpoint was believed to have so many tokens of a prompt, and said how many it had.
+    pub fn reported(&self, predicted: u64, actual: u64) {
+        self.predicted.inc_by(predicted);
+        self.actual.inc_by(actual);
     }
 }

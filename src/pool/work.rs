@@ -238,7 +238,7 @@ mod tests {
             let tickets = [3_000, 5_000].map(|tokens| work.place(prompt(tokens, now)));
             work.computed(tickets[0], now + STEP * 3 / 4);
             work.computed(tickets[1], now + STEP * 2);
-            [0, 1].map(|_| work.ended());
+            (0..2).for_each(|_| work.ended());
             now += STEP * 3;
         }
         let token = work.outlook(now).speed.prompt_token(PROMPT_TOKEN_SECONDS, 1e-3);

@@ -1,9 +1,10 @@
 //! Block hashes of a prompt, made while its body arrives.
 //!
 //! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
-//! with the hash before it as the seed, so equal hashes mean equal beginnings. Model and salt may stand behind the
-//! prompt in a body, so they are no part of that chain: their own hash is combined with every link at the end. Whole
-//! blocks count alone, other than in the reference: a rest saves next to nothing, and as a block it would draw all
+//! with the hash before it as the seed, so equal hashes mean equal beginnings. Tools, system text and instructions that
+//! have a field of their own come first, as servers put them, wherever they stand in the body: clients mostly write them
+//! last. Model and salt may stand behind the prompt too. So neither is part of the chain of the messages: their hash is
+//! combined with every link at the end. Whole blocks count alone, other than in the reference: a rest saves next to nothing, and as a block it would draw all
 //! requests of one short text to one endpoint.
 
 use std::fmt;
@@ -42,16 +43,24 @@ impl fmt::Debug for Chain {
     }
 }
 
-/// A prompt that is being hashed. Holds less than a block of its text, and 8 bytes for each block.
+/// A prompt that is being hashed. Holds less than two blocks of its text, and 8 bytes for each block.
 pub struct Hashing {
+    seed: u64,
+    /// What comes before the prompt.
+    lead: Row,
+    text: Row,
+    /// Another prompt of the batch has begun.
+    ended: bool,
+}
+
+/// Blocks that depend on each other.
+struct Row {
     seed: u64,
     block_bytes: usize,
     limit: usize,
     links: Vec<u64>,
     /// The block that is not yet full.
     open: Vec<u8>,
-    /// Another prompt of the batch has begun.
-    ended: bool,
 }
 
 impl Hashing {
@@ -59,35 +68,55 @@ impl Hashing {
     /// clients from making up prompts whose hashes collide.
     pub fn new(settings: &Settings, seed: u64) -> Self {
         let block_tokens = usize::try_from(settings.block_tokens.get()).unwrap_or(usize::MAX);
-        Self {
+        let row = |seed| Row {
             seed,
             block_bytes: block_tokens.saturating_mul(TOKEN_BYTES),
             limit: settings.chain_limit,
             links: Vec::new(),
             open: Vec::new(),
-            ended: false,
-        }
+        };
+        Self { seed, lead: row(keyed(seed, Some("lead"))), text: row(seed), ended: false }
     }
 
     /// Takes the next part of the prompt. Of a batch only the first prompt counts.
     pub fn feed(&mut self, part: PromptPart<'_>) {
         match part {
-            PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.bytes(bytes),
-            PromptPart::Token(id) => self.bytes(&id.to_le_bytes()),
-            PromptPart::Next => self.ended |= !self.links.is_empty() || !self.open.is_empty(),
+            PromptPart::Lead(bytes) => self.lead.bytes(bytes),
+            PromptPart::Next => self.ended |= !self.text.is_empty(),
+            _ if self.ended => {}
+            PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.text.bytes(bytes),
+            PromptPart::Token(id) => self.text.bytes(&id.to_le_bytes()),
         }
     }
 
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
     /// have no hash in common.
-    pub fn end(mut self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        let key = keyed(keyed(self.seed, model), salt);
-        self.links.iter_mut().for_each(|link| *link ^= key);
-        Chain(self.links)
+    pub fn end(self, model: Option<&str>, salt: Option<&str>) -> Chain {
+        let Self { seed, lead, text, ended: _ } = self;
+        let key = keyed(keyed(seed, model), salt);
+        let behind = if lead.is_empty() { key } else { key ^ lead.digest() };
+        let limit = lead.limit;
+        let mut links = lead.links;
+        for link in &mut links {
+            *link ^= key;
+        }
+        links.extend(text.links.into_iter().map(|link| link ^ behind).take(limit - links.len()));
+        Chain(links)
+    }
+}
+
+impl Row {
+    fn is_empty(&self) -> bool {
+        self.links.is_empty() && self.open.is_empty()
+    }
+
+    /// Stands for all that was hashed, but for what is beyond the limit.
+    fn digest(&self) -> u64 {
+        self.link(&self.open)
     }
 
     fn bytes(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() && !self.done() {
+        while !bytes.is_empty() && self.links.len() < self.limit {
             let room = self.block_bytes - self.open.len();
             let (part, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
             bytes = rest;
@@ -103,11 +132,6 @@ impl Hashing {
         }
     }
 
-    /// Whether the prompt is read as far as it counts.
-    fn done(&self) -> bool {
-        self.ended || self.links.len() >= self.limit
-    }
-
     fn link(&self, block: &[u8]) -> u64 {
         let before = self.links.last().copied().unwrap_or(self.seed);
         xxh3_64_with_seed(block, before)
@@ -116,7 +140,8 @@ impl Hashing {
 
 impl fmt::Debug for Hashing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hashing").field("links", &self.links.len()).finish_non_exhaustive()
+        let links = self.lead.links.len() + self.text.links.len();
+        f.debug_struct("Hashing").field("links", &links).finish_non_exhaustive()
     }
 }
 
@@ -193,6 +218,29 @@ mod tests {
         short.feed(PromptPart::Text(&[b'x'; 1000]));
         let long = chain(&[b'x'; 1000], None, None);
         assert_eq!(short.end(None, None).hashes(), &long.hashes()[..2]);
+    }
+
+    #[test]
+    fn what_servers_put_first_comes_first_wherever_it_stands() {
+        let (long, short, text) = ([b't'; 600], [b't'; 100], [b'x'; 600]);
+        let chain = |parts: &[PromptPart<'_>]| {
+            let mut hashing = hashing();
+            for &part in parts {
+                hashing.feed(part);
+            }
+            hashing.end(None, None).0
+        };
+        let (lead, text) = (PromptPart::Lead(&long), PromptPart::Text(&text));
+        let before = chain(&[lead, text]);
+        assert_eq!((before.len(), &before), (4, &chain(&[text, lead])));
+        let other = chain(&[lead, PromptPart::Text(&[b'y'; 600])]);
+        assert_eq!((&before[..2], before[2] == other[2]), (&other[..2], false));
+        let brief = chain(&[PromptPart::Lead(&short), text]);
+        let bare = chain(&[text]);
+        assert_eq!((brief.len(), bare.len()), (2, 2));
+        assert!(brief.iter().all(|hash| !bare.contains(hash) && !before.contains(hash)));
+        let as_text = chain(&[PromptPart::Text(&long)]);
+        assert!(as_text.iter().all(|hash| !before.contains(hash)));
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use crate::pool::Slot;
 use crate::prefix::holders::{Holders, bit};
+use crate::units::whole;
 
 /// How many blocks of a prompt, from the first on, each candidate has. Kept warm from decision to decision.
 #[derive(Debug, Default)]
@@ -12,6 +13,10 @@ pub struct Hits {
     blocks: Vec<u32>,
     total: u32,
     block_tokens: u32,
+    /// Tokens of the prompt to a token of its blocks.
+    scale: f64,
+    /// By slot, how far the endpoint's blocks are believed in.
+    trust: Vec<f32>,
     /// A bit for each candidate that has all blocks so far.
     alive: Vec<u64>,
     /// The words of `alive` that may hold a bit.
@@ -34,9 +39,31 @@ impl Hits {
         self.block_tokens
     }
 
-    /// Tokens of the prompt that a candidate has, in whole blocks.
+    /// Tokens of the prompt that a candidate is expected to have: those of its blocks, as far as it is trusted.
     pub fn tokens(&self, slot: Slot) -> u64 {
-        u64::from(self.blocks(slot)) * u64::from(self.block_tokens)
+        let tokens = f64::from(self.blocks(slot)) * f64::from(self.block_tokens) * self.scale;
+        whole(tokens * f64::from(self.trust(slot)))
+    }
+
+    /// Share of the prompt's blocks that a candidate is expected to have, 0.0 ..= 1.0; 0.0 when nothing is known of it.
+    pub fn share(&self, slot: Slot) -> f32 {
+        self.blocks(slot) as f32 / self.total.max(1) as f32 * self.trust(slot)
+    }
+
+    /// The prompt has so many tokens to each that its blocks are counted by: 1.0 unless set.
+    pub fn scale(&mut self, scale: f64) {
+        self.scale = scale;
+    }
+
+    fn trust(&self, slot: Slot) -> f32 {
+        self.trust.get(slot.index()).copied().unwrap_or(1.0)
+    }
+
+    /// A candidate's blocks are believed in as far as this, 0.0 ..= 1.0.
+    pub(super) fn trusted(&mut self, slot: Slot, trust: f32) {
+        if let Some(place) = self.trust.get_mut(slot.index()) {
+            *place = trust;
+        }
     }
 
     /// Nothing is known of the prompt.
@@ -49,6 +76,9 @@ impl Hits {
         let slots = candidates.iter().map(|slot| slot.index() + 1).max().unwrap_or(0);
         self.total = count(total);
         self.block_tokens = block_tokens;
+        self.scale = 1.0;
+        self.trust.clear();
+        self.trust.resize(slots, 1.0);
         self.blocks.clear();
         self.blocks.resize(slots, 0);
         self.alive.clear();

@@ -9,7 +9,7 @@
 
 use std::hash::{BuildHasherDefault, Hasher};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use dashmap::mapref::entry::Entry;
@@ -18,7 +18,9 @@ use parking_lot::{Mutex, RwLock};
 use crate::pool::{EndpointId, Slot};
 use crate::prefix::holders::Holders;
 use crate::prefix::lru::Lru;
+use crate::prefix::trust::Trust;
 use crate::prefix::{Chain, Hashing, Hits, Settings};
+use crate::units::whole;
 
 /// Which endpoint was given which blocks. Shared by all decisions.
 ///
@@ -35,6 +37,8 @@ pub struct Index {
     count: AtomicUsize,
     /// Blocks of all endpoints.
     blocks: AtomicUsize,
+    /// Tokens to each that a block is counted by, the bits of an `f64`.
+    scale: AtomicU64,
 }
 
 impl Index {
@@ -47,6 +51,7 @@ impl Index {
             caches: RwLock::default(),
             count: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
+            scale: AtomicU64::new(1.0_f64.to_bits()),
         }
     }
 
@@ -92,6 +97,24 @@ impl Index {
             step = if narrowing { (leap / 2).max(1) } else { leap * 2 };
         }
         hits.keep(None, depth);
+        let caches = self.caches.read();
+        for &slot in candidates {
+            if let Some(place) = caches.get(slot.index()) {
+                hits.trusted(slot, place.trust.share());
+            }
+        }
+    }
+
+    /// How many blocks of `chain`, of the first `believed`, an endpoint had before the last so many prompts that it was
+    /// given: those are not computed yet, for all we know.
+    pub fn settled(&self, id: EndpointId, chain: &Chain, believed: u32, prompts: u32) -> u32 {
+        let Some(cache) = self.known(id) else { return 0 };
+        let Some(blocks) = &*cache.blocks.lock() else { return 0 };
+        let believed = usize::try_from(believed).unwrap_or(usize::MAX);
+        let hashes = chain.hashes().get(..believed).unwrap_or_else(|| chain.hashes());
+        // Nothing came before what it depends on.
+        let settled = hashes.partition_point(|&hash| blocks.has_before(hash, prompts));
+        u32::try_from(settled).unwrap_or(u32::MAX)
     }
 
     /// An endpoint is given a prompt: from now on it has its blocks, of a prompt longer than its cache the beginning.
@@ -103,14 +126,44 @@ impl Index {
         }
         let Some(cache) = self.cache(id) else { return };
         let Some(blocks) = &mut *cache.blocks.lock() else { return };
-        let capacity = self.capacity(capacity);
+        blocks.turn();
+        self.touch(id.slot, blocks, chain, self.capacity(capacity));
+    }
+
+    /// An endpoint has computed a prompt that it was given, so it has its blocks now; of those that it was believed to
+    /// have, so many were `missing`.
+    ///
+    /// It had to make room for what was missing, as for any new block: as many of the oldest are gone.
+    pub fn computed(&self, id: EndpointId, chain: &Chain, missing: usize, capacity: Option<u64>) {
+        let Some(cache) = self.known(id).filter(|_| !chain.hashes().is_empty()) else { return };
+        let Some(blocks) = &mut *cache.blocks.lock() else { return };
+        self.touch(id.slot, blocks, chain, self.capacity(capacity));
+        let own = chain.hashes().len().min(blocks.len());
+        self.evict(id.slot, blocks, (blocks.len() - own).saturating_sub(missing) + own);
+    }
+
+    /// An endpoint said what it had: `right` is the share of what it was believed to have, `weight` how much that tells,
+    /// both 0.0 ..= 1.0.
+    pub fn judge(&self, id: EndpointId, right: f32, weight: f32) {
+        let caches = self.caches.read();
+        if let Some(place) = caches.get(id.slot.index()).filter(|place| place.is(id)) {
+            place.trust.hear(right, weight);
+        }
+    }
+
+    /// A block has so many tokens to each that it is counted by; 1.0 until it is said.
+    pub fn scale(&self, scale: f64) {
+        self.scale.store(scale.to_bits(), Ordering::Relaxed);
+    }
+
+    fn touch(&self, slot: Slot, blocks: &mut Lru, chain: &Chain, capacity: usize) {
         let hashes = chain.hashes().get(..capacity).unwrap_or_else(|| chain.hashes());
         for &hash in hashes.iter().rev() {
             if blocks.touch(hash) {
-                self.add(hash, id.slot);
+                self.add(hash, slot);
             }
         }
-        self.evict(id.slot, blocks, capacity);
+        self.evict(slot, blocks, capacity);
     }
 
     /// Forgets the endpoints that are no more, and makes room for those that are new.
@@ -142,9 +195,7 @@ impl Index {
     /// The cache of an endpoint, a new one if need be; none for an endpoint that has left.
     fn cache(&self, id: EndpointId) -> Option<Arc<Cache>> {
         let at = id.slot.index();
-        if let Some(cache) = self.caches.read().get(at).and_then(|place| place.cache.clone())
-            && cache.id == id
-        {
+        if let Some(cache) = self.known(id) {
             return Some(cache);
         }
         let mut caches = self.caches.write();
@@ -160,12 +211,19 @@ impl Index {
         }
         let cache = Arc::new(Cache { id, blocks: Mutex::new(Some(Lru::new())) });
         let before = place.cache.replace(Arc::clone(&cache));
+        place.trust = Trust::default();
         self.count.fetch_add(usize::from(before.is_none()), Ordering::Relaxed);
         drop(caches);
         if let Some(before) = before {
             self.retire(&before);
         }
         Some(cache)
+    }
+
+    /// The cache of an endpoint that was given something.
+    fn known(&self, id: EndpointId) -> Option<Arc<Cache>> {
+        let caches = self.caches.read();
+        caches.get(id.slot.index()).filter(|place| place.is(id))?.cache.clone()
     }
 
     fn retire(&self, cache: &Cache) {
@@ -197,8 +255,9 @@ impl Index {
     fn capacity(&self, tokens: Option<u64>) -> usize {
         let known = tokens.filter(|_| self.settings.auto_tune);
         let tokens = known.unwrap_or(self.settings.capacity_tokens);
-        let blocks = tokens / u64::from(self.settings.block_tokens.get());
-        usize::try_from(blocks).unwrap_or(usize::MAX).min(self.share())
+        let scale = f64::from_bits(self.scale.load(Ordering::Relaxed));
+        let blocks = tokens as f64 / (f64::from(self.settings.block_tokens.get()) * scale);
+        usize::try_from(whole(blocks.floor())).unwrap_or(usize::MAX).min(self.share())
     }
 
     fn share(&self) -> usize {
@@ -212,6 +271,13 @@ struct Place {
     cache: Option<Arc<Cache>>,
     /// Epoch of the last endpoint that left.
     left: u64,
+    trust: Trust,
+}
+
+impl Place {
+    fn is(&self, id: EndpointId) -> bool {
+        self.cache.as_ref().is_some_and(|cache| cache.id == id)
+    }
 }
 
 #[derive(Debug)]

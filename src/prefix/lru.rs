@@ -1,6 +1,6 @@
 //! The blocks of one endpoint in the order of their use.
 //!
-//! A list in one vector, linked by index, and a table that finds a block's node: 24 bytes a block and a table entry of
+//! A list in one vector, linked by index, and a table that finds a block's node: 20 bytes a block and a table entry of
 //! 5. Node 0 is the ring's anchor: what follows it is the newest block, what precedes it the oldest.
 
 use hashbrown::HashTable;
@@ -14,8 +14,11 @@ const ANCHOR: u32 = 0;
 pub(super) struct Lru {
     nodes: Vec<Node>,
     places: HashTable<u32>,
+    /// The turn at which the block of each node came.
+    since: Vec<u32>,
     /// Nodes that are not in use.
     free: Vec<u32>,
+    turn: u32,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,7 +31,25 @@ struct Node {
 impl Lru {
     pub(super) fn new() -> Self {
         let anchor = Node { hash: 0, newer: ANCHOR, older: ANCHOR };
-        Self { nodes: vec![anchor], places: HashTable::new(), free: Vec::new() }
+        Self {
+            nodes: vec![anchor],
+            places: HashTable::new(),
+            since: vec![0],
+            free: Vec::new(),
+            turn: 0,
+        }
+    }
+
+    /// Another prompt comes.
+    pub(super) fn turn(&mut self) {
+        self.turn = self.turn.wrapping_add(1);
+    }
+
+    /// Whether a block is there that none of the last so many prompts brought.
+    pub(super) fn has_before(&self, hash: u64, prompts: u32) -> bool {
+        let found = self.places.find(hash, |at| node(&self.nodes, *at).hash == hash);
+        let since = found.and_then(|at| self.since.get(*at as usize));
+        since.is_some_and(|since| self.turn.wrapping_sub(*since) >= prompts)
     }
 
     pub(super) fn len(&self) -> usize {
@@ -37,7 +58,7 @@ impl Lru {
 
     /// Makes a block the newest; true when it was not there.
     pub(super) fn touch(&mut self, hash: u64) -> bool {
-        let Self { nodes, places, free } = self;
+        let Self { nodes, places, since, free, turn } = self;
         let is = |at: &u32| node(nodes, *at).hash == hash;
         let rehash = |at: &u32| node(nodes, *at).hash;
         match places.entry(hash, is, rehash) {
@@ -55,9 +76,12 @@ impl Lru {
                 }
                 place.insert(at);
                 let new = Node { hash, newer: ANCHOR, older: ANCHOR };
-                match nodes.get_mut(at as usize) {
-                    Some(node) => *node = new,
-                    None => nodes.push(new),
+                let place = nodes.get_mut(at as usize).zip(since.get_mut(at as usize));
+                if let Some((node, since)) = place {
+                    (*node, *since) = (new, *turn);
+                } else {
+                    nodes.push(new);
+                    since.push(*turn);
                 }
                 self.link(at);
                 true

@@ -7,6 +7,8 @@ use crate::pool::{EndpointId, Slot, Snapshot};
 use crate::request::PromptPart;
 use crate::schedule::fixture;
 
+mod bodies;
+
 const BLOCK_BYTES: usize = 256;
 
 /// A prompt of one block for each symbol.
@@ -174,10 +176,92 @@ fn disturb(index: &Index, snapshot: &Snapshot, ids: &[EndpointId], mut rng: fast
     }
 }
 
-/// One step of a history: an endpoint is given a prompt with so many blocks of cache, or is replaced.
+#[test]
+fn a_cache_is_counted_in_tokens_of_its_model_and_follows_what_is_known_of_it() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let (id, prompt) = (ids(&snapshot)[0], chain(&index, b"abcdefgh"));
+    let held = |capacity| {
+        index.record(id, &prompt, capacity);
+        index.len()
+    };
+    assert_eq!(
+        (held(None), held(tokens(4)), held(tokens(6))),
+        (8, 4, 6),
+        "before and after it is known"
+    );
+    index.scale(2.0);
+    assert_eq!(held(tokens(6)), 3, "128 tokens a block");
+    index.scale(0.5);
+    assert_eq!(held(tokens(3)), 6);
+}
+
+#[test]
+fn what_was_missing_is_made_room_for_by_the_oldest() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let id = ids(&snapshot)[0];
+    for prompt in [&b"abcd"[..], b"xyz", b"123"] {
+        index.record(id, &chain(&index, prompt), None);
+    }
+    index.computed(id, &chain(&index, b"123"), 2, None);
+    let left = |prompt| blocks(&index, prompt, snapshot.ready())[0];
+    assert_eq!((left(b"abcd"), left(b"xyz"), left(b"123")), (2, 3, 3));
+    index.computed(id, &chain(&index, b"xyz"), 100, None);
+    assert_eq!((left(b"abcd"), left(b"xyz"), left(b"123")), (0, 3, 0), "it has what it computed");
+}
+
+#[test]
+fn a_prompt_that_was_evicted_while_it_was_computed_is_known_again() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let (id, prompt) = (ids(&snapshot)[0], chain(&index, b"abcd"));
+    index.record(id, &prompt, tokens(4));
+    index.record(id, &chain(&index, b"xyz"), tokens(4));
+    index.computed(id, &prompt, 0, tokens(4));
+    assert_eq!(blocks(&index, b"abcd", snapshot.ready()), [4]);
+    index.keep(|_| false);
+    index.computed(id, &prompt, 0, None);
+    assert!(index.is_empty(), "who has left computes nothing");
+}
+
+#[test]
+fn what_the_last_prompts_brought_is_not_settled() {
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
+    let id = ids(&snapshot)[0];
+    for prompt in [&b"ab"[..], b"abcd", b"x", b"abcdef"] {
+        index.record(id, &chain(&index, prompt), None);
+    }
+    let settled = |prompts| index.settled(id, &chain(&index, b"abcdefgh"), 6, prompts);
+    assert_eq!([0, 1, 2, 3, 4].map(settled), [6, 4, 4, 2, 0]);
+    assert_eq!(index.settled(id, &chain(&index, b"abcdefgh"), 3, 0), 3, "no more than is believed");
+}
+
+#[test]
+fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
+    let (snapshot, index) = (fixture::snapshot(2), Index::new(Settings::default(), 1));
+    let (ids, prompt) = (ids(&snapshot), chain(&index, b"abcd"));
+    for id in &ids {
+        index.record(*id, &prompt, None);
+    }
+    let tokens = || {
+        let mut hits = Hits::default();
+        index.longest(&prompt, snapshot.ready(), &mut hits);
+        snapshot.ready().iter().map(|&slot| hits.tokens(slot)).collect::<Vec<_>>()
+    };
+    assert_eq!(tokens(), [256, 256]);
+    (0..100).for_each(|_| index.judge(ids[0], 0.5, 1.0));
+    assert_eq!(tokens(), [128, 256]);
+    index.keep(|id| id != ids[0]);
+    let next = EndpointId { slot: ids[0].slot, epoch: ids[1].epoch + 1 };
+    index.record(next, &prompt, None);
+    index.judge(ids[0], 0.0, 1.0);
+    assert_eq!(tokens(), [256, 256], "who takes the slot over is another");
+}
+
+/// One step of a history: an endpoint is given a prompt with so many blocks of cache, has computed one of which so many
+/// were missing, or is replaced.
 #[derive(Clone, Debug)]
 enum Step {
     Record(usize, Vec<u8>, usize),
+    Computed(usize, Vec<u8>, usize),
     Replace(usize),
 }
 
@@ -188,6 +272,7 @@ fn prompt() -> impl Strategy<Value = Vec<u8>> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => (0..4_usize, prompt(), 1..24_usize).prop_map(|(at, prompt, room)| Step::Record(at, prompt, room)),
+        4 => (0..4_usize, prompt(), 0..8_usize).prop_map(|(at, prompt, missing)| Step::Computed(at, prompt, missing)),
         1 => (0..4_usize).prop_map(Step::Replace),
     ]
 }
@@ -199,15 +284,27 @@ fn play(model: &mut Model, step: &Step) {
     match step {
         Step::Record(at, prompt, room) => {
             let has = &mut model[*at];
-            for end in (1..=prompt.len().min(*room)).rev() {
-                has.retain(|beginning| beginning[..] != prompt[..end]);
-                has.push(prompt[..end].to_vec());
-            }
+            touch(has, prompt, *room);
             if !prompt.is_empty() {
                 has.drain(..has.len().saturating_sub(*room));
             }
         }
+        Step::Computed(at, prompt, missing) => {
+            let has = &mut model[*at];
+            if !has.is_empty() {
+                touch(has, prompt, usize::MAX);
+                let others = has.len() - prompt.len();
+                has.drain(..if prompt.is_empty() { 0 } else { others.min(*missing) });
+            }
+        }
         Step::Replace(at) => model[*at].clear(),
+    }
+}
+
+fn touch(has: &mut Vec<Vec<u8>>, prompt: &[u8], room: usize) {
+    for end in (1..=prompt.len().min(room)).rev() {
+        has.retain(|beginning| beginning[..] != prompt[..end]);
+        has.push(prompt[..end].to_vec());
     }
 }
 
@@ -223,6 +320,9 @@ proptest! {
             play(&mut model, step);
             match step {
                 Step::Record(at, prompt, room) => index.record(ids[*at], &chain(&index, prompt), tokens(*room)),
+                Step::Computed(at, prompt, missing) => {
+                    index.computed(ids[*at], &chain(&index, prompt), *missing, None);
+                }
                 Step::Replace(at) => {
                     let gone = ids[*at];
                     index.keep(|id| id != gone);

@@ -8,7 +8,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 
 use crate::config;
-use crate::director::{Ask, Clock, DECISION_DEADLINE, Decision, Director, Policy, Settings};
+use crate::director::{
+    Ask, Clock, DECISION_DEADLINE, Decision, Director, Policy, Report, Settings,
+};
 use crate::metrics::Metrics;
 use crate::pool::{
     Adapters, EndpointId, EndpointSpec, Event as PoolEvent, FailureMode, Names, Sample, Snapshot,
@@ -20,7 +22,7 @@ use crate::replay::contender::{Asked, Chooser};
 use crate::replay::pod::Pod;
 use crate::replay::tally::{BLOCK_TOKENS, position};
 use crate::replay::{Arrival, Failure, Fleet, Workload};
-use crate::request::Parsed;
+use crate::request::{Parsed, Usage};
 use crate::schedule::Headers;
 use crate::schedule::registry::PLUGINS;
 use crate::sim::engine::{AdapterId, Engine, Event, JobId};
@@ -52,7 +54,7 @@ pub(super) struct Directed {
     /// By position of the pod; none while it is gone.
     endpoints: Vec<Option<EndpointId>>,
     /// What is open, by position in the workload.
-    open: Vec<Option<Decision>>,
+    open: Vec<Option<Placed>>,
     /// The names of adapters.
     adapters: BTreeMap<AdapterId, Box<str>>,
     /// What each page says alike.
@@ -61,6 +63,15 @@ pub(super) struct Directed {
     no_adapters: BTreeMap<usize, Arc<Adapters>>,
     scrape_interval: Duration,
     dice: fastrand::Rng,
+}
+
+/// A request that was placed.
+#[derive(Debug)]
+struct Placed {
+    decision: Decision,
+    chain: Arc<Chain>,
+    adapter: Option<AdapterId>,
+    usage: Usage,
 }
 
 impl Directed {
@@ -179,6 +190,20 @@ impl Directed {
         adapters.filter_map(|id| self.adapters.get(&id)).map(|name| &**name).collect()
     }
 
+    /// An answer has ended, and says what it took.
+    fn report(&self, placed: &Placed) {
+        let Placed { decision, chain, adapter, usage } = placed;
+        let Some(endpoint) = decision.endpoints.first() else { return };
+        let adapter = adapter.and_then(|id| self.adapters.get(&id));
+        self.director.reported(Report {
+            endpoint,
+            chain,
+            model: Some(adapter.map_or(BASE, |name| name)),
+            prediction: decision.prediction,
+            usage: *usage,
+        });
+    }
+
     /// The prompt as the index cuts it.
     fn chain(&self, arrival: &Arrival) -> Arc<Chain> {
         let Some(index) = &self.index else { return Arc::default() };
@@ -215,7 +240,9 @@ impl Chooser for Directed {
         };
         let decision = self.director.decide(ask, self.dice.u64(..)).ok()?;
         let chosen = pod_at(decision.endpoints.first()?.spec.address)?;
-        *self.open.get_mut(position(job))? = Some(decision);
+        let usage = Usage { prompt: self.request.prompt_tokens, ..Usage::default() };
+        let placed = Placed { decision, chain, adapter: arrival.adapter, usage };
+        *self.open.get_mut(position(job))? = Some(placed);
         Some(chosen)
     }
 
@@ -229,16 +256,26 @@ impl Chooser for Directed {
 
     fn happened(&mut self, event: &Event, _pod: usize, now: Duration) {
         let Some(place) = self.open.get_mut(position(event.id())) else { return };
-        let Some(Decision { in_flight, .. }) = place else { return };
+        let Some(placed) = place else { return };
+        let in_flight = &mut placed.decision.in_flight;
         self.clock.set(now);
         let now = self.clock.now();
         match event {
-            Event::FirstToken { .. } => {
+            Event::FirstToken { cached_tokens, .. } => {
                 in_flight.answered(now);
                 in_flight.streamed(1, now);
+                placed.usage.completion = 1;
+                placed.usage.cached = Some(*cached_tokens as u64);
             }
-            Event::Token { .. } => in_flight.streamed(1, now),
-            Event::Finished { .. } => *place = None,
+            Event::Token { .. } => {
+                in_flight.streamed(1, now);
+                placed.usage.completion += 1;
+            }
+            Event::Finished { .. } => {
+                if let Some(placed) = place.take() {
+                    self.report(&placed);
+                }
+            }
             Event::Preempted { .. } => {}
         }
     }

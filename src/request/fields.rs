@@ -66,6 +66,11 @@ pub(super) struct Fields {
     /// Bytes of the present prompt that are not yet counted in tokens.
     text_bytes: u64,
     tokens: u64,
+    /// Bytes of text of all prompts.
+    pub(super) all_text: u64,
+    pub(super) media: u32,
+    /// Role of the present key of the document.
+    top: Role,
 }
 
 impl Fields {
@@ -101,6 +106,7 @@ impl Fields {
         let api = self.api.unwrap_or(Api::Completions);
         self.slot = usize::from(required(api).is_none_or(|field| field.as_bytes() != key));
         self.role = top(api, key);
+        self.top = self.role;
     }
 
     /// Sees a value begin at `at`.
@@ -215,7 +221,9 @@ impl<F: FnMut(PromptPart<'_>)> Walk<'_, F> {
 
     fn text(&mut self, text: &[u8]) {
         self.fields.text_bytes += text.len() as u64;
-        (self.prompt)(PromptPart::Text(text));
+        self.fields.all_text += text.len() as u64;
+        let lead = matches!(self.fields.top, Role::Prose | Role::Raw);
+        (self.prompt)(if lead { PromptPart::Lead(text) } else { PromptPart::Text(text) });
     }
 
     fn begin(&mut self, value: Value, at: usize) {
@@ -241,6 +249,7 @@ impl<F: FnMut(PromptPart<'_>)> Walk<'_, F> {
 
     fn media(&mut self, medium: Medium) {
         let fields = &mut *self.fields;
+        fields.media = fields.media.saturating_add(1);
         let tokens = fields.reference.tokens(medium);
         fields.reference.stand_in(tokens, |bytes| (self.prompt)(PromptPart::Media(bytes)));
         if medium != Medium::Hash {

@@ -143,6 +143,8 @@ impl Document {
             stream: fields.stream,
             output_cap: first.or(second),
             prompt_tokens,
+            text_bytes: fields.all_text,
+            media: fields.media,
             cache_salt: fields.salt,
             complete,
             reading: Reading::Read,

@@ -15,7 +15,9 @@ fn scan_pieces<'a>(
     let mut prompt = Vec::new();
     for piece in pieces {
         scan.feed(piece, &mut |part| match part {
-            PromptPart::Text(text) | PromptPart::Media(text) => prompt.extend_from_slice(text),
+            PromptPart::Text(text) | PromptPart::Lead(text) | PromptPart::Media(text) => {
+                prompt.extend_from_slice(text);
+            }
             PromptPart::Token(token) => prompt.extend_from_slice(format!("<{token}>").as_bytes()),
             PromptPart::Next => prompt.push(b'|'),
         });
@@ -61,7 +63,7 @@ fn content_blocks_are_read_and_unknown_ones_accepted() {
     scan.feed(body.as_bytes(), &mut |part| match part {
         PromptPart::Text(part) => text.extend_from_slice(part),
         PromptPart::Media(part) => media += part.len(),
-        PromptPart::Token(_) | PromptPart::Next => panic!("{part:?}"),
+        PromptPart::Lead(_) | PromptPart::Token(_) | PromptPart::Next => panic!("{part:?}"),
     });
     assert_eq!(String::from_utf8_lossy(&text), "userlook odd");
     assert_eq!(media, 2 * 225 * 4);

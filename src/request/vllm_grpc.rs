@@ -27,11 +27,13 @@ pub(super) fn request(
         let mut reference = Reference::default();
         reference.add(hash.as_bytes());
         reference.stand_in(1, |bytes| prompt(PromptPart::Media(bytes)));
+        parsed.media = parsed.media.saturating_add(1);
     }
     let (field, length) = match request.input {
         Some(Input::Text(text)) => {
             prompt(PromptPart::Text(&text));
-            parsed.prompt_tokens = (text.len() as u64).div_ceil(4);
+            parsed.text_bytes = text.len() as u64;
+            parsed.prompt_tokens = parsed.text_bytes.div_ceil(4);
             ("text", text.len())
         }
         Some(Input::Tokenized(Tokenized { ids })) => {

@@ -5,6 +5,7 @@
 use std::ops::BitOr;
 
 use crate::prefix::Hits;
+use crate::request::BytesPerToken;
 
 /// Which signals a plugin reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,4 +40,6 @@ pub struct Signals {
     pub output_tokens: Option<u64>,
     /// What stands for the session of the request; none where nothing names it.
     pub session: Option<u128>,
+    /// What text of the model is counted by; always there.
+    pub bytes_per_token: BytesPerToken,
 }

@@ -80,7 +80,9 @@ fn scan(api: Option<Api>, pieces: &[&[u8]]) -> (Result<Parsed, BodyError>, Vec<u
     let (mut scan, mut prompt) = (Scan::new(api), Vec::new());
     for piece in pieces {
         scan.feed(piece, &mut |part| match part {
-            PromptPart::Text(bytes) | PromptPart::Media(bytes) => prompt.extend_from_slice(bytes),
+            PromptPart::Text(bytes) | PromptPart::Lead(bytes) | PromptPart::Media(bytes) => {
+                prompt.extend_from_slice(bytes);
+            }
             PromptPart::Token(id) => prompt.extend_from_slice(&id.to_be_bytes()),
             PromptPart::Next => prompt.push(0xff),
         });

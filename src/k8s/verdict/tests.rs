@@ -43,7 +43,7 @@ fn what_is_said_already_is_not_due() {
 
 #[test]
 fn the_time_of_a_transition_moves_with_the_status_alone() {
-    let epoch = Time(k8s_openapi::jiff::Timestamp::UNIX_EPOCH);
+    let epoch = Time(jiff::Timestamp::UNIX_EPOCH);
     let due = |status: &str, message: &str, generation: i64| {
         let mut present = condition("Accepted", status, "Accepted", message);
         present["observedGeneration"] = json!(generation);

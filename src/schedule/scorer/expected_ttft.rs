@@ -150,7 +150,7 @@ fn cost(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> f32 {
     let (waiting, running) = view.others.unwrap_or(mean.others);
     let unproven = speed.weight() <= 0.0 && mean.proven;
     let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
-    let own = Prompt::uncached(cx.request.prompt_tokens, cx.signals.prefix.tokens(slot)) as f32;
+    let own = Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)) as f32;
     let step = speed.step(decoding + running);
     let steps = if ahead > 0.0 {
         (ahead + own) / CHUNK_TOKENS

@@ -51,13 +51,11 @@ impl PrefixCache {
         Ok(self)
     }
 
-    fn rate(&self, matched: u32, total: u32, block_tokens: u32) -> f32 {
-        if matched == 0 {
+    fn rate(&self, share: f32, tokens: u64) -> f32 {
+        if tokens == 0 {
             return 0.0;
         }
-        let share = matched as f32 / total.max(1) as f32;
-        let tokens = matched as f32 * block_tokens as f32;
-        let length = (tokens / self.match_length_scale_tokens).min(1.0).powi(2);
+        let length = (tokens as f32 / self.match_length_scale_tokens).min(1.0).powi(2);
         match self.match_length_weight {
             0.0 => share,
             weight => weight * length + (1.0 - weight) * share,
@@ -69,7 +67,7 @@ impl Scorer for PrefixCache {
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
         let hits = &cx.signals.prefix;
         for (score, &slot) in scores.iter_mut().zip(candidates) {
-            *score = self.rate(hits.blocks(slot), hits.total(), hits.block_tokens());
+            *score = self.rate(hits.share(slot), hits.tokens(slot));
         }
     }
 }
