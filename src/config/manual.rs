@@ -71,7 +71,8 @@ good one stays.
 | `dataLayer.discovery` and its file | at the next start, which a warning says |
 | everything that is a flag | at the next start |
 
-The pool, what is in flight and what was learnt of the endpoints stay in any case. `lodesman_config_generation`,
+The pool, what is in flight and what was learnt of the endpoints stay in any case; what a plugin remembers, such as sessions,
+stays while its name, type and parameters do. `lodesman_config_generation`,
 `lodesman_config_reload_total{result}` and `lodesman_config_last_success_timestamp_seconds` tell what became of a change,
 `/debug/config` on the admin port shows the configuration in force and why the newest version is not.
 ";
