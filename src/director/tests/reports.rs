@@ -122,7 +122,7 @@ fn hits_are_rounded_to_whole_blocks_and_one_token_is_always_computed() {
     let (stage, tokens) = (Stage::of_tokens(128), 128);
     stage.serve(100, Some(tokens - 64 - 16));
     assert_eq!(stage.expected(), tokens);
-    stage.serve(100, Some(tokens - 64 - 17));
+    stage.serve(1_000, Some(tokens - 64 - 17));
     assert!(stage.expected() < tokens);
 }
 
