@@ -39,7 +39,10 @@ fn wrong(path: String, name: &str, instances: &Instances<'_>) -> Option<Problem>
         None => Some(instances.undefined(path, name)),
         Some(Instance { kind: Kind::Later | Kind::Unknown, .. }) => None,
         Some(producer) if producer.type_name() == DEFAULT => None,
-        Some(_) => Some(Problem::error(path, format!("`{name}` tells nothing of endpoints"))),
+        Some(_) => {
+            let problem = Problem::error(path, format!("`{name}` tells nothing of endpoints"));
+            Some(problem.hint("name a core-metrics-extractor"))
+        }
     }
 }
 

@@ -32,7 +32,8 @@ pub(super) fn resolve(instances: &Instances<'_>, problems: &mut Vec<Problem>) ->
         if REFERENCES.iter().any(|kind| (kind.produces)(product) && !asked.contains(&kind.default))
         {
             let message = format!("`{}` has no effect: nothing asks it", instance.name);
-            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+            let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+            problems.push(problem.hint("leave it out"));
         }
     }
     facts
@@ -55,9 +56,10 @@ fn again(first: &Instance<'_>, second: &Instance<'_>) -> Problem {
     let path = format!("plugins[{}]", second.at);
     if first.product == second.product {
         let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
-        return Problem::warning(path, message);
+        return Problem::warning(path, message).hint("leave it out");
     }
-    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
+    let message = format!("there is one `{}`, this is a second", second.type_name());
+    Problem::error(path, message).hint(format!("leave it out, or `{}`", first.name))
 }
 
 /// Checks whom the plugins name that refer to a producer; the types of producers that are asked.
@@ -210,10 +212,10 @@ mod tests {
         );
         problems(
             "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
-            &expect![[r"
+            &expect![[r#"
                 epp.yaml:10: error: plugins[1].parameters.sessionIdConfig.sources[0].producer: no plugin is named `session-id-producer` (list it under plugins)
-                epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions
-            "]],
+                epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions (name a session-id-producer)
+            "#]],
         );
     }
 }
