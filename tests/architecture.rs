@@ -19,16 +19,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     (
         "extproc",
         Kind::Core,
-        &[
-            "wire",
-            "metrics",
-            "pool",
-            "request",
-            "prefix",
-            "recording",
-            "schedule",
-            "director",
-        ],
+        &["wire", "metrics", "pool", "request", "prefix", "recording", "schedule", "director"],
     ),
     ("config", Kind::Shell, &["units", "pool", "request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
