@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::app::Running;
 use crate::app::supervisor::Ended;
+use crate::app::{Running, recording};
 
 /// The task that serves streams; the stop waits for it.
 pub(super) const STREAMS: &str = "ext_proc port";
@@ -71,6 +71,10 @@ impl Running {
             tracing::info!("stopped");
         } else {
             tracing::warn!("stopped with open streams, which are cut");
+        }
+        drop(self.supervisor);
+        if let Some(recording) = self.recording {
+            recording::end(recording).await;
         }
         Ok(())
     }

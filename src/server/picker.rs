@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::director::{Decision, Director, Rejection};
 use crate::extproc::{End, Exchange, Next, Settings};
+use crate::recording::Recorder;
 use crate::server::clock;
 use crate::server::grpc::{Machine, Machines};
 use crate::server::said::Said;
@@ -21,6 +22,8 @@ pub struct Picker {
     pub settings: Arc<ArcSwap<Settings>>,
     /// When faults were last logged.
     pub said: Arc<Said>,
+    /// Takes what has passed; none where nothing is recorded.
+    pub recorder: Option<Recorder>,
 }
 
 /// An exchange that gets its decisions.
@@ -29,6 +32,7 @@ pub struct Picking {
     exchange: Exchange,
     director: Arc<Director>,
     said: Arc<Said>,
+    recorder: Option<Recorder>,
 }
 
 impl Machines for Picker {
@@ -38,7 +42,8 @@ impl Machines for Picker {
         let identity = fastrand::u128(..);
         let exchange =
             Exchange::new(Arc::clone(&self.director), self.settings.load_full(), identity);
-        Picking { exchange, director: Arc::clone(&self.director), said: Arc::clone(&self.said) }
+        let (director, said) = (Arc::clone(&self.director), Arc::clone(&self.said));
+        Picking { exchange, director, said, recorder: self.recorder.clone() }
     }
 }
 
@@ -81,7 +86,10 @@ impl Machine for Picking {
     }
 
     fn closed(&mut self, now: Instant) {
-        self.exchange.closed(now);
+        let passed = self.exchange.closed(now);
+        if let (Some(recorder), Some(passed)) = (&self.recorder, passed) {
+            recorder.record(passed);
+        }
     }
 }
 
