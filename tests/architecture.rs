@@ -66,7 +66,17 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     (
         "cli",
         Kind::Shell,
-        &["units", "schedule", "config", "server", "sim", "replay", "telemetry", "app"],
+        &[
+            "units",
+            "schedule",
+            "config",
+            "discovery",
+            "server",
+            "sim",
+            "replay",
+            "telemetry",
+            "app",
+        ],
     ),
 ];
 
