@@ -15,7 +15,7 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Flags, Limits, Problem, Resolved};
-use crate::director::Director;
+use crate::director::{DecisionLog, Director};
 use crate::discovery::Watched;
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
@@ -26,6 +26,7 @@ use crate::recording::Recorder;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::Counters;
 use crate::server;
+use crate::server::admin::Decisions;
 use crate::server::clock;
 use crate::server::grpc::Service;
 use crate::server::health::{Health, Pulse};
@@ -110,6 +111,8 @@ struct Parts {
     /// None when the policy asks for none.
     prefix: Arc<ArcSwapOption<Index>>,
     in_force: Arc<ArcSwap<InForce>>,
+    /// None when decisions are not kept.
+    decisions: Option<Arc<DecisionLog>>,
     readiness: watch::Sender<Readiness>,
     /// Ends the taking of new streams.
     close: CancellationToken,
@@ -163,6 +166,7 @@ impl App {
             scrapes: Arc::default(),
             prefix: Arc::new(resolved.prefix.clone().map(prefix_index).into()),
             in_force: Arc::new(ArcSwap::from_pointee(InForce::first(resolved.document.clone()))),
+            decisions: decision_log(&self.flags),
             readiness: watch::Sender::default(),
             close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
@@ -271,7 +275,11 @@ impl App {
         for (plane, pulse) in [Plane::Data, Plane::Control].into_iter().zip(parts.pulses.clone()) {
             tasks.run(plane, "pulse", async move { pulse.beat().await });
         }
-        listeners.plain.serve(&health, parts, self.log_level.clone(), tasks);
+        let decisions = deciding.clone().map(|(director, settings)| {
+            let log = parts.decisions.clone();
+            Decisions { director, settings, log }
+        });
+        listeners.plain.serve(&health, parts, (self.log_level.clone(), decisions), tasks);
         tasks.run(Plane::Control, "health", health.follow());
         Ok(deciding)
     }
@@ -286,10 +294,20 @@ impl App {
             Some(prefix) => director.with_prefix(prefix),
             None => director,
         };
+        let director = match &parts.decisions {
+            Some(log) => director.with_log(Arc::clone(log)),
+            None => director,
+        };
         let settings = Arc::new(ArcSwap::from_pointee(settings));
         let recorder = self.recorder.clone();
         Picker { director: Arc::new(director), settings, said: Arc::default(), recorder }
     }
+}
+
+/// None when none is wanted.
+fn decision_log(flags: &Flags) -> Option<Arc<DecisionLog>> {
+    let entries = flags.decisions.decision_log.filter(|entries| *entries > 0)?;
+    Some(Arc::new(DecisionLog::new(entries)))
 }
 
 fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {

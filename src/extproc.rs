@@ -20,14 +20,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::director::{Ask, Decision, Director, Prediction, Rejection};
+use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
 use crate::recording::Passed;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
-use crate::wire::{Metadata, ProcessingRequest, ProcessingResponse};
+use crate::wire::{HeaderValueOption, Metadata, ProcessingRequest, ProcessingResponse};
 
 use self::account::{Account, Sight, Who};
 use self::budget::Share;
@@ -41,6 +41,7 @@ use self::response::Answer;
 pub use self::budget::Budget;
 pub use self::metadata::DESTINATION;
 pub use self::modes::BodyMode;
+pub use self::rehearsal::{Refused, Rehearsal};
 pub use self::reply::set;
 
 mod account;
@@ -50,9 +51,13 @@ mod metadata;
 mod modes;
 mod passed;
 mod refusal;
+mod rehearsal;
 mod reply;
 mod request;
 mod response;
+
+/// The usual name of the header by which the decision behind an answer is found.
+pub const DECISION: &str = "x-lodesman-decision";
 
 /// How exchanges behave; the same for all.
 #[derive(Clone, Debug)]
@@ -77,6 +82,8 @@ pub struct Settings {
     pub ignore_subset: bool,
     /// Whether clients are told which endpoint served them; for conformance tests.
     pub report_served: bool,
+    /// The header of an answer that tells clients the id of the decision on their request; none when they are not told.
+    pub report_decision: Option<&'static str>,
 }
 
 /// What the caller does next.
@@ -200,6 +207,17 @@ impl Exchange {
             priority: self.priority,
             subset: &self.subset,
         })
+    }
+
+    /// Gets a decision for [`ask`](Self::ask); `dice` is random. None unless [`Next::Decide`] was said.
+    pub fn decide(&self, dice: u64) -> Option<Result<Decision, Rejection>> {
+        let ask = self.ask()?;
+        if !self.director.keeps_log() {
+            return Some(self.director.decide(ask, dice));
+        }
+        let request_id = self.request_id();
+        let tag = Tag { id: self.decision_id(), request_id: &request_id };
+        Some(self.director.decide_as(Some(tag), ask, dice))
     }
 
     /// Takes the director's decision in.
@@ -328,7 +346,11 @@ impl Exchange {
             refusal.code(),
         );
         let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
-        let reply = refusal.reply(dialect, &self.request_id());
+        let mut told = vec![set("x-request-id", self.request_id())];
+        if matches!(refusal, Refusal::Rejected(_)) {
+            told.extend(self.decision_report());
+        }
+        let reply = refusal.reply(dialect, told);
         if let Phase::Deciding { asked, .. } = std::mem::replace(&mut self.phase, Phase::Done) {
             (self.chain, self.prompt_tokens) = (asked.chain, asked.parsed.prompt_tokens);
         }
@@ -347,6 +369,17 @@ impl Exchange {
             )
         };
         self.head.request_id.clone().unwrap_or_else(ours)
+    }
+
+    /// The header of an answer that tells which decision it is owed to; none unless the settings want it.
+    fn decision_report(&self) -> Option<HeaderValueOption> {
+        let id = || format!("{:016x}", self.decision_id());
+        self.settings.report_decision.map(|name| set(name, id()))
+    }
+
+    /// Random, of this exchange alone: it decides once.
+    fn decision_id(&self) -> u64 {
+        u64::try_from(self.identity & u128::from(u64::MAX)).unwrap_or_default()
     }
 
     fn push(&mut self, reply: ProcessingResponse) {

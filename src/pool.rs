@@ -13,7 +13,7 @@ pub use self::names::Names;
 pub use self::routes::{Routes, Targets};
 pub use self::sample::{Adapters, Attributes, Reading, Sample};
 pub use self::served::Models;
-pub use self::snapshot::Snapshot;
+pub use self::snapshot::{Roster, Snapshot};
 pub use self::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
 pub use self::state::{Change, Event, State};
 pub use self::subset::{Allowed, Subset};

@@ -12,6 +12,7 @@ use crate::app::supervisor::{Plane, Supervisor};
 use crate::app::{Parts, StartError};
 use crate::config::{Flags, TlsVersion};
 use crate::pool::Snapshot;
+use crate::server::admin::{self, Decisions};
 use crate::server::health::Health;
 use crate::server::http::{self, LogLevel};
 use crate::server::listener::{Security, bind, bind_to};
@@ -87,7 +88,7 @@ impl Plain {
         self,
         health: &Health,
         parts: &Parts,
-        log_level: Option<telemetry::LogLevel>,
+        (log_level, decisions): (Option<telemetry::LogLevel>, Option<Decisions>),
         tasks: &mut Supervisor,
     ) {
         let mut routes = Routes::builder();
@@ -120,6 +121,12 @@ impl Plain {
         let in_force = Arc::clone(&parts.in_force);
         let insight =
             insight.merge(http::json_page("/debug/config", move || in_force.load().shown()));
+        let insight = match decisions {
+            Some(decisions) => insight.merge(admin::decisions_router(decisions)),
+            None => insight,
+        };
+        let local = self.admin.local_addr().is_ok_and(|address| address.ip().is_loopback());
+        let insight = if local { admin::local_only(insight) } else { insight };
         tasks.run(
             Plane::Control,
             "admin port",

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use crate::app::{Parts, StartError};
 use crate::config::Flags;
+use crate::prefix::Index;
 use crate::recording::{Blocks, Recorder};
 use crate::server::clock;
 use crate::telemetry::recorder::{self, Settings};
@@ -23,7 +24,7 @@ pub(super) fn begin(
 ) -> Result<Option<(Recorder, JoinHandle<()>)>, StartError> {
     let Some(file) = flags.recording.record_trace.clone() else { return Ok(None) };
     let prefix = Arc::clone(&parts.prefix);
-    let blocks = move || match prefix.load().as_deref().map(|index| index.settings()) {
+    let blocks = move || match prefix.load().as_deref().map(Index::settings) {
         Some(how) => Blocks { tokens: how.block_tokens.get(), limit: how.chain_limit },
         None => Blocks::default(),
     };
@@ -35,7 +36,8 @@ pub(super) fn begin(
 }
 
 /// Waits for the last lines to be written, a while at most.
-pub(super) async fn end(recording: JoinHandle<()>) {
+pub(super) async fn end(recording: Option<JoinHandle<()>>) {
+    let Some(recording) = recording else { return };
     let written = async {
         while !recording.is_finished() {
             tokio::time::sleep(LOOK).await;

@@ -73,9 +73,7 @@ impl Running {
             tracing::warn!("stopped with open streams, which are cut");
         }
         drop(self.supervisor);
-        if let Some(recording) = self.recording {
-            recording::end(recording).await;
-        }
+        recording::end(self.recording).await;
         Ok(())
     }
 

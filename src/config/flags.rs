@@ -43,6 +43,9 @@ pub struct Flags {
     /// What to serve, and how it is configured.
     #[command(flatten, next_help_heading = "Pool and policy")]
     pub pool: Pool,
+    /// What is told of decisions.
+    #[command(flatten, next_help_heading = "Decisions")]
+    pub decisions: Decisions,
     /// What to serve in Kubernetes.
     #[command(flatten, next_help_heading = "Kubernetes")]
     pub kubernetes: Kubernetes,
@@ -158,6 +161,19 @@ pub struct Pool {
     /// What a fault of ours means, over the pool's own setting.
     #[arg(long, value_name = "FailOpen|FailClose")]
     pub failure_mode: Option<FailureMode>,
+}
+
+/// What is told of decisions.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Decisions {
+    /// Keep what there is to say of the last N decisions, in at most 128MiB: `/debug/decisions` on the admin port shows
+    /// them, and `lodesman explain --request-id` [default: none].
+    #[arg(long, value_name = "N", value_parser = kept)]
+    pub decision_log: Option<usize>,
+    /// Tell clients the id of the decision on their request, in the header `x-lodesman-decision` of the answer.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
+    pub decision_header: bool,
 }
 
 /// Scraping.
@@ -308,6 +324,10 @@ fn boolean(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("give true or false".to_owned()),
     }
+}
+
+fn kept(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_error| "give a number of decisions".to_owned())
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {

@@ -43,6 +43,11 @@ impl Affinity {
         Self { index, matches }
     }
 
+    /// The same, counting elsewhere.
+    pub(super) fn aside(&self, metrics: &Metrics) -> Self {
+        Self::new(Arc::clone(&self.index), metrics)
+    }
+
     /// Whether it is over this index.
     pub(super) fn is_over(&self, index: &Arc<Index>) -> bool {
         Arc::ptr_eq(&self.index, index)
@@ -133,7 +138,7 @@ impl Affinity {
 
     /// A fault of the index costs what it knows, never the request.
     fn guard(&self, work: impl FnOnce()) -> Option<Fault> {
-        (!contained(work)).then(|| Fault::Panicked(self.index.settings().name.clone()))
+        (!contained(work)).then(|| Fault::Panicked((&*self.index.settings().name).into()))
     }
 }
 

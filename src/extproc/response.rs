@@ -103,6 +103,9 @@ impl Exchange {
             let report = reply::set(SERVED_REPORT, metadata::served_report(metadata));
             change.headers.get_or_insert_default().set_headers.push(report);
         }
+        if let Some(report) = self.decision_report() {
+            change.headers.get_or_insert_default().set_headers.push(report);
+        }
         if let Some(endpoint) = self.account.endpoint() {
             self.director.answer_headers(endpoint, |name, value| {
                 change

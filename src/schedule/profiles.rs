@@ -67,9 +67,10 @@ impl Profiles {
         }
     }
 
-    /// The one that a request runs; none where it asks for one that is not there.
-    pub fn choose(&self, cx: PickContext<'_>) -> Option<&Profile> {
-        self.list.get(self.handler.choose(cx, &self.names)?)
+    /// The one that a request runs, with its name; none where it asks for one that is not there.
+    pub fn choose(&self, cx: PickContext<'_>) -> Option<(&str, &Profile)> {
+        let at = self.handler.choose(cx, &self.names)?;
+        Some((self.names.get(at)?, self.list.get(at)?))
     }
 
     /// All of them with their names, in the order of the configuration.

@@ -30,7 +30,6 @@ pub struct Picker {
 #[derive(Debug)]
 pub struct Picking {
     exchange: Exchange,
-    director: Arc<Director>,
     said: Arc<Said>,
     recorder: Option<Recorder>,
 }
@@ -42,20 +41,19 @@ impl Machines for Picker {
         let identity = fastrand::u128(..);
         let exchange =
             Exchange::new(Arc::clone(&self.director), self.settings.load_full(), identity);
-        let (director, said) = (Arc::clone(&self.director), Arc::clone(&self.said));
-        Picking { exchange, director, said, recorder: self.recorder.clone() }
+        Picking { exchange, said: Arc::clone(&self.said), recorder: self.recorder.clone() }
     }
 }
 
 impl Machine for Picking {
     fn receive(&mut self, message: ProcessingRequest, now: Instant) {
         if self.exchange.receive(message, now) == Next::Decide
-            && let Some(ask) = self.exchange.ask()
+            && let Some(outcome) = self.exchange.decide(fastrand::u64(..))
         {
-            let outcome = self.director.decide(ask, fastrand::u64(..));
             report(&outcome, &self.said);
             if let (true, Ok(decision)) = (tracing::enabled!(tracing::Level::DEBUG), &outcome) {
-                placed(&self.exchange.request_id(), ask.model, decision);
+                let model = self.exchange.ask().and_then(|ask| ask.model);
+                placed(&self.exchange.request_id(), model, decision);
             }
             self.exchange.decided(outcome, clock::now());
         }
