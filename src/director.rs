@@ -16,7 +16,7 @@ use crate::metrics::Metrics;
 use crate::pool::{
     Endpoint, FailureMode, InFlight, Prompt, Routes, Slot, Snapshot, Standing, Subset,
 };
-use crate::prefix::{Chain, Hashing, Index};
+use crate::prefix::{Chain, Hashing};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
 use crate::schedule::profile::contained;

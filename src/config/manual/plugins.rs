@@ -135,11 +135,8 @@ impl Sources {
         let own = self.of(plugin).into_iter().chain(&self.0);
         let kind = own.filter_map(|text| field(text, name)).map(word).next();
         let kind = kind.unwrap_or_else(|| panic!("no field for {name} of {plugin}"));
-        kind.unwrap_or(if default.is_some_and(|json| json.starts_with('"')) {
-            "text"
-        } else {
-            "map"
-        })
+        let text = default.is_some_and(|json| json.starts_with('"'));
+        kind.unwrap_or(if text { "text" } else { "map" })
     }
 }
 

@@ -135,19 +135,19 @@ mod tests {
              - {type: session-id-producer, name: b, parameters: {headerName: b}}\n\
              - {type: agent-identity}\n\
              - {type: agent-identity, name: again}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it (leave it out)
                 epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second (leave it out, or `session-id-producer`)
                 epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it (leave it out)
                 epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same (leave it out)
-            "#]],
+            "]],
         );
         problems(
             "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:10: error: plugins[1].parameters.sessionIdConfig.sources[0].producer: no plugin is named `session-id-producer` (list it under plugins)
                 epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions (name a session-id-producer)
-            "#]],
+            "]],
         );
     }
 }

@@ -178,7 +178,7 @@ mod tests {
                     dataLayer:\n  sources:\n  - extractors: [{}]\n  - {pluginRef: queue-scorer}\n  \
                     - pluginRef: metrics-data-source\n    extractors:\n    - {pluginRef: models-data-extractor}\n    \
                     - {pluginRef: core-metrics-extractor}\n    - {pluginRef: core-metric-extractor}\n";
-        let expected = expect![[r#"
+        let expected = expect![[r"
             epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https (leave it out)
             epp.yaml:5: error: plugins[1]: there is one `metrics-data-source`, this is a second (leave it out, or `metrics-data-source`)
             epp.yaml:7: error: plugins[3].parameters.defaultEngine: no engine is named `vlm` (give one of vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton)
@@ -187,7 +187,7 @@ mod tests {
             epp.yaml:12: error: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source (name a data source)
             epp.yaml:15: error: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source (leave it out here)
             epp.yaml:17: error: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
-        "#]];
+        "]];
         told(&resolved(text).unwrap_err(), &expected);
     }
 
@@ -198,10 +198,10 @@ mod tests {
                     {pluginRef: b}]\n";
         let Resolved { sources, warnings, .. } = resolved(text).unwrap();
         assert_eq!(sources.metrics, Some(Page::default()));
-        let expected = expect![[r#"
+        let expected = expect![[r"
             epp.yaml:3: warning: plugins[0]: `metrics-data-source` has no effect: it is not in dataLayer.sources (name it there, or leave it out)
             epp.yaml:3: warning: plugins[2]: `b` has no effect: `a` says the same (leave it out)
-        "#]];
+        "]];
         told(&warnings, &expected);
     }
 }
