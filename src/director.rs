@@ -257,8 +257,8 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        policy.facts.sense(ask.request, ask.headers, signals);
         signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
+        policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
         let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         keep_servers(cx, candidates);

@@ -24,7 +24,7 @@ use self::role::Role;
 use self::written::Parts;
 
 #[cfg(test)]
-pub(in crate::config) use self::deprecated::instead_of;
+pub(in crate::config) use self::deprecated::{ALIASES, instead_of};
 #[cfg(test)]
 pub(in crate::config) use self::reference::NOT_YET;
 
@@ -117,10 +117,10 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     let data = data_layer::resolve(&file.data_layer, &instances, &mut problems);
     let detector = flow_control::resolve(file, &instances, tables, &mut problems);
     in_flight::check(&instances, &mut problems);
-    signals::check_staleness(&instances, &data.sources, &mut problems);
-    let facts = facts::resolve(&instances, &mut problems);
-    session::check(file, &instances, &mut problems);
     attributes::check(&instances, &data.sources.engines, &mut problems);
+    let facts = facts::resolve(&instances, &mut problems);
+    signals::check_staleness(&instances, &data.sources, &mut problems);
+    session::check(file, &instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);
     match (profiles, detector) {

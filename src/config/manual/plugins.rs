@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::config::parameters::{self, Parameter};
-use crate::config::resolve::{NOT_YET, instead_of};
+use crate::config::resolve::{ALIASES, NOT_YET, instead_of};
 use crate::config::sources;
 use crate::schedule::registry::{Build, PLUGINS};
 
@@ -78,6 +78,9 @@ fn entry(page: &mut String, (name, summary): (&str, &str), sources: &Sources) {
     writeln!(page, "### `{name}`\n\n{summary}\n").unwrap();
     if let Some(hint) = instead_of(name).filter(|_| !summary.contains("Deprecated")) {
         writeln!(page, "Deprecated: {hint}.\n").unwrap();
+    }
+    for (alias, _) in ALIASES.iter().filter(|(_, meant)| *meant == name) {
+        writeln!(page, "The deprecated name `{alias}` means it too.\n").unwrap();
     }
     if let Some(body) = sources.body(name) {
         writeln!(page, "{body}\n").unwrap();

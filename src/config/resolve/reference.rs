@@ -17,8 +17,6 @@ pub(in crate::config) const NOT_YET: &[&str] = &[
     "k8s-notification-source",
     "latency-scorer",
     "latency-slo-admitter",
-    "mm-embeddings-cache-producer",
-    "mm-embeddings-cache-scorer",
     "multicluster-approx-prefix-cache-producer",
     "multicluster-file-discovery",
     "multicluster-kv-cache-utilization-scorer",

@@ -131,10 +131,10 @@ fn a_metric_that_is_asked_for_by_name_has_who_tells_it() {
     refused(
         &text,
         &expect![[r"
-            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells of `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
+            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
             epp.yaml:6: error: plugins[2].parameters.producer: no plugin is named `nobody` (list it under plugins)
-            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells no metrics (name a core-metrics-extractor)
-            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells of `height` (list it among customMetrics of core-metrics-extractor)
+            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells `height` (add it to customMetrics of core-metrics-extractor)
         "]],
     );
 }
