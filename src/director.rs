@@ -14,7 +14,7 @@ use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
 use crate::pool::{Endpoint, FailureMode, Routes, Slot, Snapshot, Subset};
-use crate::prefix::{Chain, Hashing, Index};
+use crate::prefix::{Chain, Hashing};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
@@ -25,9 +25,9 @@ use crate::schedule::{
 };
 
 use self::admission::Verdict;
-use self::affinity::Affinity;
 use self::calibration::Calibration;
 use self::record::Record;
+use self::rules::Rules;
 
 pub use self::explain::Explanation;
 pub use self::log::{DecisionLog, Wanted};
@@ -47,6 +47,7 @@ mod place;
 mod policy;
 mod record;
 mod report;
+mod rules;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
@@ -80,15 +81,6 @@ pub struct Director {
     calibration: Arc<Calibration>,
     /// None when decisions are not kept.
     log: Option<Arc<DecisionLog>>,
-}
-
-/// What decisions are made by; replaced as a whole while they are made.
-#[derive(Clone, Debug)]
-struct Rules {
-    policy: Arc<Policy>,
-    settings: Settings,
-    /// None when no plugin needs it.
-    affinity: Option<Arc<Affinity>>,
 }
 
 /// What was chosen, before it has an effect.
@@ -128,40 +120,6 @@ impl Director {
         let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
         let rules = ArcSwap::from_pointee(rules);
         Self { pool, rules, metrics, calibration: Arc::default(), log: None }
-    }
-
-    /// Decides by another policy from now on; decisions under way end by the old one.
-    pub fn adopt(&self, policy: Policy) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
-    }
-
-    /// The same with other settings, and with another index unless it is the present one.
-    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules {
-            policy: Arc::clone(&policy),
-            settings: settings.clone(),
-            affinity: index.map(|index| self.affinity_over(index, rules)),
-        });
-    }
-
-    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
-        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
-        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
-        present.map_or_else(new, Arc::clone)
-    }
-
-    /// Lets decisions know, and add to, what endpoints have in their caches.
-    #[must_use]
-    pub fn with_prefix(self, index: Arc<Index>) -> Self {
-        let affinity = Arc::new(Affinity::new(index, &self.metrics));
-        let told = |rules: &Arc<Rules>| Rules {
-            affinity: Some(Arc::clone(&affinity)),
-            ..Rules::clone(rules)
-        };
-        self.rules.rcu(told);
-        self
     }
 
     /// Keeps what there is to say of each decision that [`decide_as`](Self::decide_as) makes.
@@ -284,8 +242,8 @@ impl Director {
             (false, _) => {}
         }
         signals.prefix.clear();
-        policy.facts.sense(ask.request, ask.headers, signals);
         signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
+        policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
         let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         if let Some(trace) = &mut scratch.trace {

@@ -38,6 +38,7 @@
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
+//! | [`recording`] | yes | what is recorded of requests |
 //! | [`units`] | yes | durations and sizes as Go programs spell them |
 //! | [`wire`] | yes | the generated messages |
 //!
@@ -82,6 +83,7 @@ pub mod k8s;
 pub mod metrics;
 pub mod pool;
 pub mod prefix;
+pub mod recording;
 pub mod replay;
 pub mod request;
 pub mod schedule;

@@ -17,6 +17,7 @@ pub use self::configuration::ConfigurationMetrics;
 pub use self::leader::LeaderMetrics;
 use self::prefix::PrefixFamilies;
 pub use self::prefix::PrefixMatches;
+pub use self::recording::RecordingMetrics;
 pub use self::series::{Labels, Series};
 use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
@@ -25,6 +26,7 @@ mod buckets;
 mod configuration;
 mod leader;
 mod prefix;
+mod recording;
 mod series;
 mod streams;
 
@@ -60,6 +62,8 @@ pub struct Metrics {
     pub connections: Connections,
     /// Leadership, and what a leader writes.
     pub leader: LeaderMetrics,
+    /// The recording of requests.
+    pub recording: RecordingMetrics,
     /// The configuration in force.
     pub configuration: ConfigurationMetrics,
 }
@@ -130,6 +134,7 @@ impl Metrics {
             )?,
             connections: Connections::new(&new)?,
             leader: LeaderMetrics::new(&new)?,
+            recording: RecordingMetrics::new(&new)?,
             configuration: ConfigurationMetrics::new(&new)?,
             families: new.described.take(),
             registry,

@@ -6,20 +6,21 @@
 //! of a prompt, from the first on, each candidate has ([`Hits`]).
 //!
 //! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong. What
-//! servers say that they had corrects it: [`Index::computed`] takes the cache of an endpoint for as full as it must be,
-//! and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
+//! servers say that they had corrects it: [`Index::missed`] and [`Index::found`] take what it has for less or more, and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
 
 use std::num::NonZeroU32;
 
 pub use self::chain::{Chain, Hashing};
 pub use self::hits::Hits;
 pub use self::index::Index;
+pub use self::media::{Encoded, Media};
 
 mod chain;
 mod hits;
 mod holders;
 mod index;
 mod lru;
+mod media;
 mod trust;
 
 #[cfg(test)]
@@ -46,6 +47,8 @@ pub struct Settings {
     pub auto_tune: bool,
     /// Blocks of all endpoints together; each endpoint has an equal share at most. 8,388,608 unless set.
     pub block_limit: usize,
+    /// Whether media are to be known one by one; false unless a plugin asks for them.
+    pub media: bool,
 }
 
 impl Default for Settings {
@@ -57,6 +60,7 @@ impl Default for Settings {
             capacity_tokens: 31_250 * 16,
             auto_tune: true,
             block_limit: BLOCK_LIMIT,
+            media: false,
         }
     }
 }

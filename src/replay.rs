@@ -36,6 +36,7 @@ mod outcome;
 mod plot;
 mod pod;
 mod prompt;
+mod recorded;
 mod reference;
 mod report;
 mod run;

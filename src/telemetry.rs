@@ -12,6 +12,8 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
 
+pub mod recorder;
+
 /// Lines that may wait for the writer, some megabytes at most.
 const QUEUED_LINES: usize = 8_192;
 

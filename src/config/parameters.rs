@@ -228,6 +228,12 @@ static PARAMETERS: &[Parameter] = &[
         summary: "Endpoints to choose, best first; 0 or less is 1. More than one is told to the gateway with `lodesman.destinationList: multi`.",
     },
     Parameter {
+        plugins: &["mm-embeddings-cache-producer"],
+        name: "cacheSizeInMBPerServer",
+        default: Some("4096"),
+        summary: "Megabytes of the cache of an endpoint's encoder, 2 for each medium.",
+    },
+    Parameter {
         plugins: &["probabilistic-admitter"],
         name: "queueDepthThreshold",
         default: Some("5.0"),

@@ -5,6 +5,7 @@ use crate::schedule::Profile;
 use crate::schedule::registry::PLUGINS;
 
 mod detector;
+mod errors;
 mod profiles;
 
 const HEADER: &str = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
@@ -101,14 +102,14 @@ fn what_has_no_effect_is_a_warning() {
                 parser: {pluginRef: openai-parser}\nfeatureGates: [flowControl=false, haPopulateNonLeaderDatastore]\n\
                 schedulingProfiles:\n- name: p\n  plugins:\n  - {pluginRef: queue-scorer, weight: 0}\n  - {pluginRef: max-score-picker, weight: 3}\n  \
                 - pluginRef: openai-parser\n";
-    expect![[r"
+    expect![[r#"
         queue-scorer 0, max-score-picker
-        epp.yaml:5: warning: plugins[1]: `kv-cache-utilization-scorer` is in no profile
+        epp.yaml:5: warning: plugins[1]: `kv-cache-utilization-scorer` is in no profile (name it in one, or leave it out)
         epp.yaml:8: warning: parser: is deprecated (write requestHandler.parsers)
-        epp.yaml:13: warning: schedulingProfiles[0].plugins[0].weight: has no effect: a scorer of weight 0 changes nothing
-        epp.yaml:14: warning: schedulingProfiles[0].plugins[1].weight: has no effect: only scorers are weighted
-        epp.yaml:15: warning: schedulingProfiles[0].plugins[2]: `openai-parser` has no effect in a profile
-    "]]
+        epp.yaml:13: warning: schedulingProfiles[0].plugins[0].weight: has no effect: a scorer of weight 0 changes nothing (leave the scorer out)
+        epp.yaml:14: warning: schedulingProfiles[0].plugins[1].weight: has no effect: only scorers are weighted (leave the weight out)
+        epp.yaml:15: warning: schedulingProfiles[0].plugins[2]: `openai-parser` has no effect in a profile (leave it out of the profile)
+    "#]]
     .assert_eq(&resolved(text));
     let old = load(
         Some("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"),
@@ -161,43 +162,43 @@ fn all_problems_are_reported_at_once_by_line() {
     refused(
         FULL_OF_MISTAKES,
         &expect![[r#"
-            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet
-            epp.yaml:3: error: featureGates[1]: unknown feature gate `dataLayer`
+            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet (leave it out)
+            epp.yaml:3: error: featureGates[1]: unknown feature gate `dataLayer` (known: flowControl, haPopulateNonLeaderDatastore)
             epp.yaml:3: error: featureGates[2]: `maybe` is neither true nor false (write flowControl=true or flowControl=false)
             epp.yaml:4: error: pluginz: unknown field `pluginz` (did you mean `plugins`?)
             epp.yaml:6: error: plugins[0].type: unknown plugin type `queue-scoer` (did you mean `queue-scorer`?)
-            epp.yaml:8: warning: plugins[1].parameters.maxNumOfEndpoints: 0 is taken for 1
-            epp.yaml:8: error: plugins[1].parameters.by: unknown field `by`, expected `maxNumOfEndpoints`
-            epp.yaml:8: error: plugins[1].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
-            epp.yaml:9: error: plugins[2].type: plugin type `latency-scorer` is not supported yet
-            epp.yaml:10: error: plugins[3].name: invalid type: integer `7`, expected a string
-            epp.yaml:11: error: plugins[4].type: is missing
-            epp.yaml:12: error: plugins[5].weight: unknown field `weight`
+            epp.yaml:8: warning: plugins[1].parameters.maxNumOfEndpoints: 0 is taken for 1 (give 1 or more)
+            epp.yaml:8: error: plugins[1].parameters.by: unknown field `by` (known: `maxNumOfEndpoints`)
+            epp.yaml:8: error: plugins[1].parameters.sort: unknown field `sort` (known: `maxNumOfEndpoints`)
+            epp.yaml:9: error: plugins[2].type: plugin type `latency-scorer` is not supported yet (leave it out)
+            epp.yaml:10: error: plugins[3].name: invalid type: integer `7` (give a text)
+            epp.yaml:11: error: plugins[4].type: is missing (docs/plugins.md lists the types)
+            epp.yaml:12: error: plugins[5].weight: unknown field `weight` (known: name, type, parameters)
             epp.yaml:13: error: plugins[6].name: another plugin is named `max-score-picker` (give one of them another name)
-            epp.yaml:14: error: plugins[7].parameters.watchFile: invalid type: string "yes please", expected a boolean
-            epp.yaml:14: warning: plugins[7]: `files` has no effect: it is not in dataLayer.discovery
-            epp.yaml:16: error: schedulingProfiles[0].name: is missing
-            epp.yaml:19: error: schedulingProfiles[0].plugins[2].weight: invalid type: string "much", expected f64
-            epp.yaml:20: error: schedulingProfiles[0].plugins[3].weight: is not a finite number
-            epp.yaml:21: error: schedulingProfiles[0].plugins[4].pluginRef: is missing
+            epp.yaml:14: error: plugins[7].parameters.watchFile: invalid type: string "yes please" (give true or false)
+            epp.yaml:14: warning: plugins[7]: `files` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
+            epp.yaml:16: error: schedulingProfiles[0].name: is missing (give the profile a name)
+            epp.yaml:19: error: schedulingProfiles[0].plugins[2].weight: invalid type: string "much" (give a number)
+            epp.yaml:20: error: schedulingProfiles[0].plugins[3].weight: is not a finite number (give one)
+            epp.yaml:21: error: schedulingProfiles[0].plugins[4].pluginRef: is missing (name a plugin)
             epp.yaml:22: error: schedulingProfiles[0].plugins[5].pluginRef: no plugin is named `random-pickr` (did you mean `random-picker`?)
-            epp.yaml:24: error: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints
-            epp.yaml:25: error: dataLayer.sources[0].pluginRef: `random-picker` is no data source
-            epp.yaml:25: error: dataLayer.sources[0].extractors[0].pluginRef: is missing
+            epp.yaml:24: error: dataLayer.discovery.pluginRef: `random-picker` is no source of endpoints (name a source of endpoints)
+            epp.yaml:25: error: dataLayer.sources[0].pluginRef: `random-picker` is no data source (name a data source)
+            epp.yaml:25: error: dataLayer.sources[0].extractors[0].pluginRef: is missing (name a plugin)
             epp.yaml:25: error: dataLayer.sources[0].extractors[1].pluginRef: no plugin is named `nobody` (list it under plugins)
-            epp.yaml:26: error: dataLayer.crossReplicaSyncInterval: `often` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:26: error: dataLayer.crossReplicaSyncInterval: `often` is no duration (write for example 50ms, 2s or 1m30s)
             epp.yaml:28: error: requestHandler.parsers[0].pluginRef: unknown parser `openai-parsr` (did you mean `openai-parser`?)
-            epp.yaml:28: error: requestHandler.parsers[1].pluginRef: `random-picker` is no parser
-            epp.yaml:28: error: requestHandler.parsers[2].pluginRef: is missing
-            epp.yaml:30: error: flowControl.maxBytes: `-1` is no size such as 65536, 10MiB or 25MB
-            epp.yaml:31: error: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector
-            epp.yaml:32: error: flowControl.priorityBands[1].priority: another band has priority 1
-            epp.yaml:32: error: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy
-            epp.yaml:32: error: flowControl.priorityBands[2].priority: is missing
-            epp.yaml:34: error: lodesman.failureMode: `FailClosed` is not one of FailOpen, FailClose (did you mean `FailClose`?)
-            epp.yaml:35: error: lodesman.destinationList: `several` is not one of single, multi
-            epp.yaml:36: error: lodesman.limits.maxChunkBytes: 100 is not between 1024 and 65536 bytes
-            epp.yaml:36: error: lodesman.limits.bodyReadTimeout: `soon` is no duration such as 50ms, 2s or 1m30s
+            epp.yaml:28: error: requestHandler.parsers[1].pluginRef: `random-picker` is no parser (name a parser)
+            epp.yaml:28: error: requestHandler.parsers[2].pluginRef: is missing (name a plugin)
+            epp.yaml:30: error: flowControl.maxBytes: `-1` is no size (write for example 65536, 10MiB or 25MB)
+            epp.yaml:31: error: flowControl.saturationDetector.pluginRef: `random-picker` is no saturation detector (name a saturation detector)
+            epp.yaml:32: error: flowControl.priorityBands[1].priority: another band has priority 1 (give one of them another)
+            epp.yaml:32: error: flowControl.priorityBands[1].fairnessPolicyRef: `fcfs-ordering-policy` is no fairness policy (name a fairness policy)
+            epp.yaml:32: error: flowControl.priorityBands[2].priority: is missing (give a whole number)
+            epp.yaml:34: error: lodesman.failureMode: `FailClosed` is unknown (did you mean `FailClose`?)
+            epp.yaml:35: error: lodesman.destinationList: `several` is unknown (known: single, multi)
+            epp.yaml:36: error: lodesman.limits.maxChunkBytes: 100 is too small or too large (give 1024 to 65536 bytes)
+            epp.yaml:36: error: lodesman.limits.bodyReadTimeout: `soon` is no duration (write for example 50ms, 2s or 1m30s)
             epp.yaml:36: error: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
         "#]],
     );
@@ -208,20 +209,20 @@ fn handlers_and_profiles_have_to_match() {
     let profiles = "schedulingProfiles:\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n";
     refused(
         &format!("plugins:\n- type: queue-scorer\n{profiles}"),
-        &expect![[r"
+        &expect![[r#"
             epp.yaml:5: error: schedulingProfiles: several profiles need a profile handler (list header-profile-handler under plugins)
-            epp.yaml:7: error: schedulingProfiles[1].name: another profile is named `a`
-        "]],
+            epp.yaml:7: error: schedulingProfiles[1].name: another profile is named `a` (give one of them another name)
+        "#]],
     );
     refused(
         &format!(
             "plugins:\n- type: queue-scorer\n- type: single-profile-handler\n- {{name: two, type: single-profile-handler}}\n{profiles}"
         ),
-        &expect![[r"
-            epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second
-            epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2
-            epp.yaml:9: error: schedulingProfiles[1].name: another profile is named `a`
-        "]],
+        &expect![[r#"
+            epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second (leave one of them out)
+            epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2 (leave the others out, or list header-profile-handler instead)
+            epp.yaml:9: error: schedulingProfiles[1].name: another profile is named `a` (give one of them another name)
+        "#]],
     );
 }
 
@@ -232,9 +233,9 @@ fn a_document_that_is_none_has_one_problem_with_its_line() {
         epp.yaml:2: error: unclosed bracket '['
     "]]
     .assert_eq(&refusals("a: 1\nb: [\n"));
-    expect![[r"
-        epp.yaml:1: error: is not a map of fields
-    "]]
+    expect![[r#"
+        epp.yaml:1: error: is not a map of fields (give `name: value` pairs)
+    "#]]
     .assert_eq(&refusals("- a\n"));
     expect![[r"
         epp.yaml:4: error: `kind` stands twice
@@ -261,10 +262,10 @@ fn a_manifest_around_a_configuration_has_one_problem() {
 fn no_hint_leads_to_what_is_not_there() {
     refused(
         "plugins:\n- type: precise-prefix-cache-scorer\n- type: models-responder\n",
-        &expect![[r"
-            epp.yaml:4: error: plugins[0].type: plugin type `precise-prefix-cache-scorer` is not supported yet
-            epp.yaml:5: error: plugins[1].type: unknown plugin type `models-responder`
-        "]],
+        &expect![[r#"
+            epp.yaml:4: error: plugins[0].type: plugin type `precise-prefix-cache-scorer` is not supported yet (leave it out)
+            epp.yaml:5: error: plugins[1].type: unknown plugin type `models-responder` (docs/plugins.md lists the types)
+        "#]],
     );
 }
 
@@ -292,12 +293,12 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
          - type: active-request-scorer\n  parameters:\n    requestTimeout: 5s\n    maxBusyScore: 3\n\
          - {type: file-discovery, parameters: {watchFile: true}}\n",
         &expect![[r#"
-            epp.yaml:6: error: plugins[0].parameters.maxNumOfEndpoints: invalid type: string "two", expected i64
-            epp.yaml:7: error: plugins[0].parameters.sort: unknown field `sort`, expected `maxNumOfEndpoints`
+            epp.yaml:6: error: plugins[0].parameters.maxNumOfEndpoints: invalid type: string "two" (give a whole number)
+            epp.yaml:7: error: plugins[0].parameters.sort: unknown field `sort` (known: `maxNumOfEndpoints`)
             epp.yaml:10: warning: plugins[1].parameters.requestTimeout: is deprecated (it has no effect, leave it out)
-            epp.yaml:11: error: plugins[1].parameters.maxBusyScore: maxBusyScore is 3, give a number from 0 to 1
-            epp.yaml:12: error: plugins[2].parameters: missing field `path`
-            epp.yaml:12: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery
+            epp.yaml:11: error: plugins[1].parameters.maxBusyScore: maxBusyScore is 3 (give a number from 0 to 1)
+            epp.yaml:12: error: plugins[2].parameters: missing field `path` (give `path`)
+            epp.yaml:12: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
         "#]],
     );
 }
@@ -305,18 +306,18 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
 #[test]
 fn a_section_without_its_gate_is_warned_of() {
     let text = "plugins: [{type: queue-scorer}]\nflowControl:\n  maxBytes: 4Gi\n  priorityBands: [{fairnessPolicyRef: nobody}]\n";
-    expect![[r"
+    expect![[r#"
         queue-scorer 1, max-score-picker
-        epp.yaml:4: warning: flowControl: has no effect: its feature gate is off (featureGates: [flowControl])
-        epp.yaml:6: warning: flowControl.priorityBands[0].priority: is missing
+        epp.yaml:4: warning: flowControl: has no effect: its feature gate is off (leave it out: queues are not supported yet)
+        epp.yaml:6: warning: flowControl.priorityBands[0].priority: is missing (give a whole number)
         epp.yaml:6: warning: flowControl.priorityBands[0].fairnessPolicyRef: no plugin is named `nobody` (list it under plugins)
-    "]].assert_eq(&resolved(text));
+    "#]].assert_eq(&resolved(text));
     refused(
         "featureGates: [flowControl]\nflowControl: {priorityBands: [{}]}\n",
-        &expect![[r"
-            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet
-            epp.yaml:4: error: flowControl.priorityBands[0].priority: is missing
-        "]],
+        &expect![[r#"
+            epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet (leave it out)
+            epp.yaml:4: error: flowControl.priorityBands[0].priority: is missing (give a whole number)
+        "#]],
     );
 }
 
@@ -324,12 +325,12 @@ fn a_section_without_its_gate_is_warned_of() {
 fn deprecated_types_are_named_with_what_to_write() {
     refused(
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
-        &expect![[r"
+        &expect![[r#"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
             epp.yaml:3: warning: plugins[1].type: plugin type `by-label` is deprecated (use label-selector-filter)
-            epp.yaml:3: error: plugins[1].parameters: missing field `label`
-            epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet
-        "]],
+            epp.yaml:3: error: plugins[1].parameters: missing field `label` (give `label`)
+            epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (leave it out)
+        "#]],
     );
 }
 
@@ -340,16 +341,16 @@ fn instances_without_effect_are_warned_of() {
                 featureGates: [haPopulateNonLeaderDatastore=false]\n\
                 requestHandler: {parsers: [{pluginRef: passthrough-parser}, {pluginRef: openai-parser}, {pluginRef: passthrough-parser}]}\n\
                 schedulingProfiles: [{name: p, plugins: [{pluginRef: queue-scorer}]}]\n";
-    expect![[r"
+    expect![[r#"
         queue-scorer 1, random-picker
-        epp.yaml:4: warning: plugins[0]: `vertexai-parser` has no effect: it is not in requestHandler.parsers
-        epp.yaml:5: warning: plugins[1]: `file-discovery` has no effect: it is not in dataLayer.discovery
-        epp.yaml:7: warning: plugins[3].parameters.maxNumOfEndpoints: -1 is taken for 1
-        epp.yaml:7: warning: plugins[3]: `max-score-picker` is in no profile
-        epp.yaml:9: warning: featureGates[0]: has no effect: a replica always keeps its view of the pool
+        epp.yaml:4: warning: plugins[0]: `vertexai-parser` has no effect: it is not in requestHandler.parsers (name it there, or leave it out)
+        epp.yaml:5: warning: plugins[1]: `file-discovery` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
+        epp.yaml:7: warning: plugins[3].parameters.maxNumOfEndpoints: -1 is taken for 1 (give 1 or more)
+        epp.yaml:7: warning: plugins[3]: `max-score-picker` is in no profile (name it in one, or leave it out)
+        epp.yaml:9: warning: featureGates[0]: has no effect: a replica always keeps its view of the pool (leave it out)
         epp.yaml:10: warning: requestHandler.parsers[1].pluginRef: has no effect: `passthrough-parser` before it takes every request (list it last)
-        epp.yaml:10: warning: requestHandler.parsers[2].pluginRef: has no effect: `passthrough-parser` is listed before
-    "]].assert_eq(&resolved(text));
+        epp.yaml:10: warning: requestHandler.parsers[2].pluginRef: has no effect: `passthrough-parser` is listed before (leave it out)
+    "#]].assert_eq(&resolved(text));
 }
 
 proptest::proptest! {

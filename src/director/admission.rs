@@ -75,12 +75,15 @@ impl Verdict {
         if self == Self::Shed {
             return self;
         }
-        let mut refused = false;
-        let done = contained(|| refused = refuses());
-        match self {
-            _ if refused => Self::Shed,
-            Self::Admitted if !done => Self::AdmittedBy(Fault::Panicked(name.into())),
-            before => before,
+        let mut sheds = false;
+        let done = contained(|| sheds = refuses());
+        if sheds {
+            return Self::Shed;
+        }
+        if done || self != Self::Admitted {
+            self
+        } else {
+            Self::AdmittedBy(Fault::Panicked(name.into()))
         }
     }
 }

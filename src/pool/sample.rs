@@ -46,6 +46,21 @@ impl Attributes {
     /// The most of an endpoint.
     pub const MOST: usize = 16;
 
+    /// The reference's names for what every engine may tell, which need no configuration.
+    pub const COMMON: [&str; 6] = [
+        "WaitingQueueSize",
+        "RunningRequestsSize",
+        "KVCacheUsagePercent",
+        "CacheBlockSize",
+        "CacheNumBlocks",
+        "MaxActiveModels",
+    ];
+
+    /// All of them.
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = (&str, f32)> {
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, *value))
+    }
+
     fn find(&self, key: &str) -> Option<f32> {
         let mut all = self.0.iter().flat_map(|all| all.iter());
         all.find_map(|(name, value)| (**name == *key).then_some(*value))
@@ -105,6 +120,16 @@ mod tests {
         assert_eq!(sample.attribute("CacheNumBlocks"), Some(9.0));
         assert_eq!(sample.attribute("KVCacheUsagePercent"), None);
         sample.attributes = [named(1), ("WaitingQueueSize".into(), -7.0)].into_iter().collect();
+        let all = Sample {
+            waiting: Some(1.0),
+            running: Some(1.0),
+            kv_usage: Some(1.0),
+            block_size: Some(1),
+            blocks: Some(1),
+            adapters: Some(Arc::new(Adapters { slots: Some(1), ..Adapters::default() })),
+            ..Sample::default()
+        };
+        assert!(Attributes::COMMON.iter().all(|name| all.attribute(name) == Some(1.0)));
         let found = ["a1", "a", "", "WaitingQueueSize"].map(|key| sample.attribute(key));
         assert_eq!(found, [Some(1.0), None, None, Some(-7.0)]);
     }

@@ -11,7 +11,7 @@ use std::fmt;
 
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use crate::prefix::Settings;
+use crate::prefix::{Media, Settings};
 use crate::request::PromptPart;
 
 /// Bytes of text that count as a token.
@@ -21,19 +21,24 @@ const TOKEN_BYTES: usize = 4;
 ///
 /// At most [`Settings::chain_limit`] long. `Debug` prints the length only.
 #[derive(Clone, Default, PartialEq, Eq)]
-pub struct Chain(Vec<u64>);
+pub struct Chain(Vec<u64>, Media);
 
 impl Chain {
     /// The hashes.
     pub fn hashes(&self) -> &[u64] {
         &self.0
     }
+
+    /// The media of the prompt; none where nobody asks for them.
+    pub fn media(&self) -> &Media {
+        &self.1
+    }
 }
 
 /// Hashes that were made elsewhere, first block first, each of its block and all before it.
 impl From<Vec<u64>> for Chain {
     fn from(hashes: Vec<u64>) -> Self {
-        Self(hashes)
+        Self(hashes, Media::default())
     }
 }
 
@@ -51,6 +56,8 @@ pub struct Hashing {
     text: Row,
     /// Another prompt of the batch has begun.
     ended: bool,
+    /// None where nobody asks for them.
+    media: Option<Media>,
 }
 
 /// Blocks that depend on each other.
@@ -75,11 +82,16 @@ impl Hashing {
             links: Vec::new(),
             open: Vec::new(),
         };
-        Self { seed, lead: row(keyed(seed, Some("lead"))), text: row(seed), ended: false }
+        let (lead, text) = (row(keyed(seed, Some("lead"))), row(seed));
+        let media = settings.media.then(Media::default);
+        Self { seed, lead, text, ended: false, media }
     }
 
     /// Takes the next part of the prompt. Of a batch only the first prompt counts.
     pub fn feed(&mut self, part: PromptPart<'_>) {
+        if let (PromptPart::Media(stand_in), Some(media)) = (part, &mut self.media) {
+            media.add(stand_in, self.seed);
+        }
         match part {
             PromptPart::Lead(bytes) => self.lead.bytes(bytes),
             PromptPart::Next => self.ended |= !self.text.is_empty(),
@@ -90,9 +102,10 @@ impl Hashing {
     }
 
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
-    /// have no hash in common.
+    /// have no hash in common. Nothing else separates tenants, as nothing else does in an engine's cache: the fairness id
+    /// and the objective do not.
     pub fn end(self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        let Self { seed, lead, text, ended: _ } = self;
+        let Self { seed, lead, text, ended: _, media } = self;
         let key = keyed(keyed(seed, model), salt);
         let behind = if lead.is_empty() { key } else { key ^ lead.digest() };
         let limit = lead.limit;
@@ -101,7 +114,7 @@ impl Hashing {
             *link ^= key;
         }
         links.extend(text.links.into_iter().map(|link| link ^ behind).take(limit - links.len()));
-        Chain(links)
+        Chain(links, media.unwrap_or_default())
     }
 }
 

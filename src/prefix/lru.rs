@@ -56,6 +56,11 @@ impl Lru {
         self.places.len()
     }
 
+    /// Whether a block is there; its use does not count.
+    pub(super) fn has(&self, hash: u64) -> bool {
+        self.places.find(hash, |at| node(&self.nodes, *at).hash == hash).is_some()
+    }
+
     /// Makes a block the newest; true when it was not there.
     pub(super) fn touch(&mut self, hash: u64) -> bool {
         let Self { nodes, places, since, free, turn } = self;

@@ -18,8 +18,7 @@ impl Chooser for Oracle {
     fn choose(&mut self, asked: Asked<'_>) -> Option<usize> {
         let mut order: Vec<_> = asked.up().map(|(at, pod)| (soonest(asked, pod), at)).collect();
         order.sort_unstable();
-        let mut best: Vec<(usize, Duration)> = Vec::new();
-        let mut limit = Duration::MAX;
+        let (mut waits, mut limit) = (Vec::new(), Duration::MAX);
         for (bound, at) in order {
             if bound > limit {
                 break;
@@ -27,18 +26,20 @@ impl Chooser for Oracle {
             let pod = asked.pods.get(at)?;
             if let Some(wait) = wait(asked, pod, limit) {
                 limit = wait;
-                best.push((at, wait));
+                waits.push((at, wait));
             }
         }
-        least(best.into_iter(), &mut self.0)
+        waits.retain(|(_, wait)| *wait == limit);
+        waits.sort_unstable();
+        least(waits.into_iter(), &mut self.0)
     }
 }
 
-/// No pod gives the first token before this: its step ends, and what is not cached now and in no queue is computed.
+/// The pod does not give the first token sooner.
 fn soonest(asked: Asked<'_>, pod: &Pod) -> Duration {
     let arrival = asked.arrival;
-    let prefill = pod.engine.least_prefill(arrival.prompt_tokens, &arrival.blocks);
-    rest_of_step(asked, pod) + prefill.saturating_sub(ROUNDING)
+    let steps = pod.engine.soonest_first_token(arrival.prompt_tokens, &arrival.blocks);
+    rest_of_step(asked, pod) + steps.saturating_sub(ROUNDING)
 }
 
 /// The true time to the first token on a pod; none when it is more than `limit`.

@@ -4,6 +4,7 @@ use std::io::{self, BufRead};
 use std::time::Duration;
 
 use crate::replay::azure::Azure;
+use crate::replay::recorded::Recorded;
 use crate::replay::{Arrival, Workload, mooncake};
 
 /// Longer lines are no request: a prompt of ten million tokens takes about 200 KiB.
@@ -34,18 +35,15 @@ pub enum TraceError {
 /// When the file cannot be read, has no request, or a line is malformed.
 pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
     let mut lines = Lines { file, number: 0 };
-    let mut format = None;
     let mut arrivals = Vec::new();
+    let Some((number, line)) = lines.next_line()? else { return Err(TraceError::Empty) };
+    let malformed = |line| move |problem| TraceError::Malformed { line, problem };
+    let mut format = Format::begun_by(&line, &mut arrivals).map_err(malformed(number))?;
     while let Some((number, line)) = lines.next_line()? {
-        let malformed = |problem| TraceError::Malformed { line: number, problem };
-        match &mut format {
-            None => {
-                let (begun, first) = Format::begun_by(&line).map_err(malformed)?;
-                format = Some(begun);
-                arrivals.extend(first);
-            }
-            Some(format) => arrivals.push(format.arrival(&line).map_err(malformed)?),
-        }
+        format.add(&line, &mut arrivals).map_err(malformed(number))?;
+    }
+    if let Format::Recorded(recorded) = format {
+        arrivals = recorded.arrivals();
     }
     if arrivals.is_empty() {
         return Err(TraceError::Empty);
@@ -62,25 +60,32 @@ pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
 enum Format {
     Mooncake,
     Azure(Azure),
+    Recorded(Recorded),
 }
 
 impl Format {
-    /// The format of a file with this first line, and the request where that is one.
-    fn begun_by(line: &str) -> Result<(Self, Option<Arrival>), String> {
+    /// The format of a file with this first line; that may be a request already.
+    fn begun_by(line: &str, arrivals: &mut Vec<Arrival>) -> Result<Self, String> {
+        if let Some(azure) = Azure::headed(line) {
+            return Ok(Self::Azure(azure));
+        }
+        if let Some(recorded) = Recorded::begun_by(line)? {
+            return Ok(Self::Recorded(recorded));
+        }
         if line.starts_with('{') {
-            return Ok((Self::Mooncake, Some(mooncake::arrival(line)?)));
+            arrivals.push(mooncake::arrival(line)?);
+            return Ok(Self::Mooncake);
         }
-        match Azure::headed(line) {
-            Some(azure) => Ok((Self::Azure(azure), None)),
-            None => Err("neither Mooncake's JSON lines nor the heading of Azure's CSV".to_owned()),
-        }
+        Err("neither a recording, nor Mooncake's JSON lines, nor the heading of Azure's CSV".into())
     }
 
-    fn arrival(&mut self, line: &str) -> Result<Arrival, String> {
+    fn add(&mut self, line: &str, arrivals: &mut Vec<Arrival>) -> Result<(), String> {
         match self {
-            Self::Mooncake => mooncake::arrival(line),
-            Self::Azure(azure) => azure.arrival(line),
+            Self::Mooncake => arrivals.push(mooncake::arrival(line)?),
+            Self::Azure(azure) => arrivals.push(azure.arrival(line)?),
+            Self::Recorded(recorded) => recorded.add(line)?,
         }
+        Ok(())
     }
 }
 
@@ -132,7 +137,7 @@ mod tests {
         let error = read(format!("{MOONCAKE}{{}}\n").as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("line 4: missing field"), "{error}");
         let error = read("time,tokens\n".as_bytes()).unwrap_err();
-        assert!(error.to_string().starts_with("line 1: neither Mooncake"));
+        assert!(error.to_string().starts_with("line 1: neither a recording"));
         assert_eq!(read("\n".as_bytes()).unwrap_err().to_string(), "no requests");
     }
 }

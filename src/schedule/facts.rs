@@ -4,8 +4,11 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::xxh3_128;
 
+use crate::prefix::Chain;
 use crate::request::Parsed;
+use crate::schedule::producer::mm_embeddings_cache::KEPT;
 use crate::schedule::{Headers, Signals};
+use crate::units::whole;
 
 /// What is found out; nothing by default.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -16,6 +19,8 @@ pub struct Facts {
     pub session: Option<SessionSource>,
     /// Headers that name the agent's session, the first that is not blank counts, in lower case; empty where nobody asks.
     pub agent: Vec<Arc<str>>,
+    /// How many images, clips and videos an endpoint's encoder is taken to keep; 2,048 where none.
+    pub media_kept: Option<usize>,
 }
 
 /// How much output a request is taken to generate: a multiple of its prompt, bounded by what the client allows.
@@ -46,11 +51,20 @@ impl Facts {
         session.chain(self.agent.iter().map(|name| &**name))
     }
 
-    /// Finds out what there is to be known of a request.
-    pub fn sense(&self, request: &Parsed, headers: &Headers, signals: &mut Signals) {
-        signals.output_tokens = self.output.map(|estimate| estimate.tokens(request));
+    /// Finds out what there is to be known of a request; what its text is counted by must be known before.
+    pub fn sense(
+        &self,
+        (request, chain): (&Parsed, &Chain),
+        headers: &Headers,
+        signals: &mut Signals,
+    ) {
+        let prompt_tokens = request.tokens(signals.bytes_per_token);
+        let output = |estimate: OutputEstimate| estimate.tokens(prompt_tokens, request.output_cap);
+        signals.output_tokens = self.output.map(output);
         let id = self.session.as_ref().and_then(|source| source.find(headers));
         signals.session = id.map(session_hash);
+        signals.media.clone_from(chain.media());
+        signals.media_kept = self.media_kept.unwrap_or(KEPT);
     }
 
     /// Whose request it is, by the headers of agents; none when they do not say.
@@ -60,14 +74,9 @@ impl Facts {
 }
 
 impl OutputEstimate {
-    fn tokens(self, request: &Parsed) -> u64 {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "the ratio is 0 or more, and what is too large is the greatest"
-        )]
-        let expected = (request.prompt_tokens as f64 * self.ratio).round() as u64;
-        let limits = [self.most, request.output_cap];
+    fn tokens(self, prompt_tokens: u64, output_cap: Option<u64>) -> u64 {
+        let expected = whole(prompt_tokens as f64 * self.ratio);
+        let limits = [self.most, output_cap];
         limits.into_iter().flatten().fold(expected, u64::min)
     }
 }
@@ -119,17 +128,17 @@ mod tests {
     fn session(source: SessionSource, name: &str, value: &'static str) -> Option<u128> {
         let (facts, mut signals) =
             (Facts { session: Some(source), ..Facts::default() }, Signals::default());
-        facts.sense(&Parsed::default(), &headers(&facts, &[(name, value)]), &mut signals);
+        facts.sense(
+            (&Parsed::default(), &Chain::default()),
+            &headers(&facts, &[(name, value)]),
+            &mut signals,
+        );
         signals.session
     }
 
     #[test]
     fn output_is_a_multiple_of_the_prompt_within_its_limits() {
-        let tokens = |ratio, most, prompt, cap| {
-            let mut request = Parsed::default();
-            (request.prompt_tokens, request.output_cap) = (prompt, cap);
-            OutputEstimate { ratio, most }.tokens(&request)
-        };
+        let tokens = |ratio, most, prompt, cap| OutputEstimate { ratio, most }.tokens(prompt, cap);
         assert_eq!(tokens(1.5, None, 101, None), 152, "rounded");
         assert_eq!(tokens(1.5, Some(100), 1000, None), 100);
         assert_eq!(tokens(1.5, Some(100), 1000, Some(7)), 7);
@@ -141,7 +150,11 @@ mod tests {
     fn what_nobody_asks_for_is_not_found_out() {
         let mut signals =
             Signals { output_tokens: Some(1), session: Some(2), ..Signals::default() };
-        Facts::default().sense(&Parsed::default(), &Headers::default(), &mut signals);
+        Facts::default().sense(
+            (&Parsed::default(), &Chain::default()),
+            &Headers::default(),
+            &mut signals,
+        );
         assert_eq!((signals.output_tokens, signals.session), (None, None));
     }
 

@@ -12,6 +12,7 @@ use crate::schedule::registry::BadParameters;
 pub(in crate::schedule) mod agent_identity;
 pub(in crate::schedule) mod approx_prefix_cache;
 pub(in crate::schedule) mod inflight_load;
+pub(in crate::schedule) mod mm_embeddings_cache;
 pub(in crate::schedule) mod session_id;
 pub(in crate::schedule) mod token;
 
@@ -37,6 +38,8 @@ pub enum Product {
     Session(SessionSource),
     /// Whose request it is, by the first of these headers that is there.
     Agent(Vec<Arc<str>>),
+    /// How many images, clips and videos an endpoint's encoder is taken to keep.
+    Media(usize),
 }
 
 /// A count; the reference takes negative ones as an error too.

@@ -7,6 +7,7 @@ pub(in crate::schedule) mod header_label_affinity;
 pub(in crate::schedule) mod kv_cache_utilization;
 pub(in crate::schedule) mod load_aware;
 pub(in crate::schedule) mod lora_affinity;
+pub(in crate::schedule) mod mm_embeddings_cache;
 pub(in crate::schedule) mod no_hit_lru;
 pub(in crate::schedule) mod prefix_cache;
 pub(in crate::schedule) mod queue;

@@ -4,7 +4,7 @@
 
 use std::ops::BitOr;
 
-use crate::prefix::Hits;
+use crate::prefix::{Hits, Media};
 use crate::request::BytesPerToken;
 
 /// Which signals a plugin reads.
@@ -16,6 +16,8 @@ impl Needs {
     pub const NONE: Self = Self(0);
     /// [`Signals::prefix`].
     pub const PREFIX: Self = Self(1);
+    /// [`Signals::media`], which are found where prompts are hashed for [`Signals::prefix`].
+    pub const MEDIA: Self = Self(2 | Self::PREFIX.0);
 
     /// Whether all of `others` are among them.
     pub fn contain(self, others: Self) -> bool {
@@ -40,6 +42,10 @@ pub struct Signals {
     pub output_tokens: Option<u64>,
     /// What stands for the session of the request; none where nothing names it.
     pub session: Option<u128>,
+    /// The images, clips and videos of the prompt.
+    pub media: Media,
+    /// How many of them an endpoint's encoder is taken to keep.
+    pub media_kept: usize,
     /// What text of the model is counted by; always there.
     pub bytes_per_token: BytesPerToken,
 }

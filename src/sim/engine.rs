@@ -14,9 +14,11 @@
 //! output token.
 //!
 //! The engine has no clock, no randomness and does no input or output: whoever drives it decides
-//! what a step's duration means. It may be cloned and run ahead.
+//! what a step's duration means. It may be cloned, at little cost, and run ahead.
 
 mod adapters;
+mod blocks;
+mod bound;
 mod kv;
 mod request;
 mod spec;
@@ -24,9 +26,9 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-use std::{collections::VecDeque, sync::Arc, time::Duration};
+use std::{collections::VecDeque, sync::Arc};
 
-pub use self::kv::Spread;
+pub use self::blocks::Spread;
 pub use self::spec::EngineSpec;
 use self::{adapters::AdapterSlots, kv::Kv, request::Request};
 
@@ -118,18 +120,6 @@ impl Engine {
         let block_tokens = self.spec.block_tokens();
         let longest = prompt_tokens.saturating_sub(1) / block_tokens;
         self.kv.hits(blocks.get(..longest).unwrap_or(blocks)).blocks * block_tokens
-    }
-
-    /// The least time that the prefill of this prompt can take from the end of the present step on, with those that
-    /// are begun before it: blocks that requests here have in common with it count as hits.
-    pub fn least_prefill(&self, prompt_tokens: usize, blocks: &[u64]) -> Duration {
-        let requests = || self.running.iter().chain(&self.waiting);
-        let common = requests().map(|request| request.common_blocks(blocks)).max();
-        let longest = prompt_tokens.saturating_sub(1) / self.spec.block_tokens();
-        let common = common.unwrap_or(0).min(longest) * self.spec.block_tokens();
-        let own = prompt_tokens.max(1) - common.max(self.cached_tokens(prompt_tokens, blocks));
-        let begun: usize = self.running.iter().map(Request::prefill_left).sum();
-        self.spec.prefill(own + begun)
     }
 
     /// Adapters that need no loading, at most `adapter_slots`.

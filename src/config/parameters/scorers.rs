@@ -53,6 +53,12 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         summary: "Waiting requests from which on an endpoint scores 0, more than 0.",
     },
     Parameter {
+        plugins: &["mm-embeddings-cache-scorer"],
+        name: "producerName",
+        default: Some("null"),
+        summary: "Name of the producer that says how much is remembered; the listed one when absent.",
+    },
+    Parameter {
         plugins: &["no-hit-lru-scorer"],
         name: "lruSize",
         default: Some("1024"),

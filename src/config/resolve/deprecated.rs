@@ -42,7 +42,7 @@ pub(super) fn aliased(type_name: &str) -> &str {
 }
 
 /// What to write instead of a deprecated type.
-pub(super) fn instead_of(type_name: &str) -> Option<&'static str> {
+pub(in crate::config) fn instead_of(type_name: &str) -> Option<&'static str> {
     TYPES.iter().find(|(old, _)| *old == type_name).map(|(_, hint)| *hint)
 }
 

@@ -8,9 +8,6 @@ use crate::schedule::facts::Facts;
 use crate::schedule::registry::{Build, Plugin};
 use crate::schedule::{AdmitterStep, Product};
 
-/// The producer of sessions that is meant when none is named.
-const SESSIONS: &str = "session-id-producer";
-
 /// The facts of all producers; of two that tell the same fact differently the second is a problem.
 pub(super) fn resolve(instances: &Instances<'_>, problems: &mut Vec<Problem>) -> Facts {
     let mut facts = Facts::default();
@@ -21,6 +18,7 @@ pub(super) fn resolve(instances: &Instances<'_>, problems: &mut Vec<Problem>) ->
             Product::InFlight(output) => facts.output = facts.output.or(*output),
             Product::Session(source) => facts.session = Some(source.clone()),
             Product::Agent(headers) => facts.agent.clone_from(headers),
+            Product::Media(kept) => facts.media_kept = Some(*kept),
             Product::Prefix(_) | Product::Tokens => continue,
         }
         match first.iter().find(|first| first.type_name() == instance.type_name()) {
@@ -28,11 +26,14 @@ pub(super) fn resolve(instances: &Instances<'_>, problems: &mut Vec<Problem>) ->
             None => first.push(instance),
         }
     }
-    let asked = sessions(instances, problems);
-    for instance in instances.iter().filter(|_| !asked) {
-        if matches!(instance.product, Some(Product::Session(_))) {
+    let asked = asked(instances, problems);
+    for instance in instances.iter() {
+        let Some(product) = &instance.product else { continue };
+        if REFERENCES.iter().any(|kind| (kind.produces)(product) && !asked.contains(&kind.default))
+        {
             let message = format!("`{}` has no effect: nothing asks it", instance.name);
-            problems.push(Problem::warning(format!("plugins[{}]", instance.at), message));
+            let problem = Problem::warning(format!("plugins[{}]", instance.at), message);
+            problems.push(problem.hint("leave it out"));
         }
     }
     facts
@@ -55,37 +56,93 @@ fn again(first: &Instance<'_>, second: &Instance<'_>) -> Problem {
     let path = format!("plugins[{}]", second.at);
     if first.product == second.product {
         let message = format!("`{}` has no effect: `{}` says the same", second.name, first.name);
-        return Problem::warning(path, message);
+        return Problem::warning(path, message).hint("leave it out");
     }
-    Problem::error(path, format!("there is one `{}`, this is a second", second.type_name()))
+    let message = format!("there is one `{}`, this is a second", second.type_name());
+    Problem::error(path, message).hint(format!("leave it out, or `{}`", first.name))
 }
 
-/// Checks who is asked for sessions; whether anyone is.
-fn sessions(instances: &Instances<'_>, problems: &mut Vec<Problem>) -> bool {
-    let mut asked = false;
+/// Checks whom the plugins name that refer to a producer; the types of producers that are asked.
+fn asked(instances: &Instances<'_>, problems: &mut Vec<Problem>) -> Vec<&'static str> {
+    let mut asked = Vec::new();
     for consumer in instances.iter() {
-        let sources = consumer.parameters.pointer("/sessionIdConfig/sources");
-        let sources = sources.and_then(Value::as_array).into_iter().flatten().enumerate();
-        for (at, source) in sources.filter(|(_, source)| source.get("attribute").is_some()) {
-            asked = true;
-            let named = source.get("producer").and_then(Value::as_str);
-            let name = named.filter(|name| !name.is_empty()).unwrap_or(SESSIONS);
-            let path = format!(
-                "plugins[{}].parameters.sessionIdConfig.sources[{at}].producer",
-                consumer.at
-            );
-            match instances.named(name) {
-                None => problems.push(instances.undefined(path, name)),
-                Some(Instance { kind: Kind::Later | Kind::Unknown, .. }) => {}
-                Some(Instance { product: Some(Product::Session(_)), .. }) => {}
-                Some(instance) if instance.type_name() == SESSIONS => {}
-                Some(_) => {
-                    problems.push(Problem::error(path, format!("`{name}` tells no sessions")));
-                }
+        for kind in REFERENCES {
+            for (path, name) in (kind.names)(consumer) {
+                asked.push(kind.default);
+                let named = name.filter(|name| !name.is_empty());
+                let path = format!("plugins[{}].parameters.{path}", consumer.at);
+                problems.extend(kind.problem(path, named, instances));
             }
         }
     }
     asked
+}
+
+/// References to producers of one kind.
+struct References {
+    /// The type of the producers, which is the name that is meant when none is given.
+    default: &'static str,
+    /// Whether it is there without being listed.
+    implied: bool,
+    /// What it does not do who is named wrongly.
+    tells: &'static str,
+    produces: fn(&Product) -> bool,
+    /// The references of a plugin, by the paths of their parameters.
+    names: for<'a> fn(&'a Instance<'_>) -> Names<'a>,
+}
+
+/// Paths of parameters, and the names that are given there.
+type Names<'a> = Vec<(String, Option<&'a str>)>;
+
+const REFERENCES: &[References] = &[
+    References {
+        default: "session-id-producer",
+        implied: false,
+        tells: "sessions",
+        produces: |product| matches!(product, Product::Session(_)),
+        names: sessions,
+    },
+    References {
+        default: "mm-embeddings-cache-producer",
+        implied: true,
+        tells: "media",
+        produces: |product| matches!(product, Product::Media(_)),
+        names: |consumer| match consumer.type_name() {
+            "mm-embeddings-cache-scorer" => {
+                let name = consumer.parameters.get("producerName").and_then(Value::as_str);
+                vec![("producerName".to_owned(), name)]
+            }
+            _ => Vec::new(),
+        },
+    },
+];
+
+impl References {
+    fn problem(
+        &self,
+        path: String,
+        named: Option<&str>,
+        instances: &Instances<'_>,
+    ) -> Option<Problem> {
+        let name = named.unwrap_or(self.default);
+        let Some(producer) = instances.named(name) else {
+            let implied = self.implied && name == self.default;
+            return (!implied).then(|| instances.undefined(path, name));
+        };
+        let bad_already = matches!(producer.kind, Kind::Later | Kind::Unknown);
+        let right = producer.type_name() == self.default;
+        let message = || format!("`{name}` tells no {}", self.tells);
+        (!bad_already && !right).then(|| Problem::error(path, message()))
+    }
+}
+
+/// Where sessions are asked for.
+fn sessions<'a>(consumer: &'a Instance<'_>) -> Names<'a> {
+    let sources = consumer.parameters.pointer("/sessionIdConfig/sources");
+    let sources = sources.and_then(Value::as_array).into_iter().flatten().enumerate();
+    let asks = sources.filter(|(_, source)| source.get("attribute").is_some());
+    let path = |at| format!("sessionIdConfig.sources[{at}].producer");
+    asks.map(|(at, source)| (path(at), source.get("producer").and_then(Value::as_str))).collect()
 }
 
 #[cfg(test)]
@@ -126,25 +183,39 @@ mod tests {
     }
 
     #[test]
+    fn media_are_known_one_by_one_only_where_a_plugin_asks_for_them() {
+        let media = |plugins: &str| resolved(plugins).unwrap().prefix.map(|index| index.media);
+        assert_eq!(media("- type: mm-embeddings-cache-scorer\n"), Some(true));
+        assert_eq!(media("- type: prefix-cache-scorer\n"), Some(false));
+        assert_eq!(media(""), None);
+        let sized = "- {type: mm-embeddings-cache-producer, name: mine, parameters: {cacheSizeInMBPerServer: 64}}\n\
+                     - {type: mm-embeddings-cache-scorer, parameters: {producerName: mine}}\n";
+        let all = resolved(sized).unwrap();
+        assert_eq!((all.facts.media_kept, all.warnings), (Some(32), Vec::new()));
+    }
+
+    #[test]
     fn what_is_told_twice_or_asked_of_nobody_is_a_problem() {
         problems(
             "- {type: session-id-producer, parameters: {headerName: a}}\n\
              - {type: session-id-producer, name: b, parameters: {headerName: b}}\n\
              - {type: agent-identity}\n\
-             - {type: agent-identity, name: again}\n",
+             - {type: agent-identity, name: again}\n\
+             - {type: mm-embeddings-cache-producer}\n",
             &expect![[r"
                 epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it
                 epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second
                 epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it
                 epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same
+                epp.yaml:9: warning: plugins[5]: `mm-embeddings-cache-producer` has no effect: nothing asks it
             "]],
         );
         problems(
             "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
-            &expect![[r"
+            &expect![[r#"
                 epp.yaml:10: error: plugins[1].parameters.sessionIdConfig.sources[0].producer: no plugin is named `session-id-producer` (list it under plugins)
-                epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions
-            "]],
+                epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions (name a session-id-producer)
+            "#]],
         );
     }
 }

@@ -23,7 +23,8 @@ pub(super) fn resolve(
 ) -> Option<Settings> {
     let mut index: Option<Settings> = None;
     let names: BTreeSet<_> = profiles.iter().flat_map(|(_, profile)| profile.names()).collect();
-    for name in names.into_iter().filter(|name| needs_prefix(name, instances, tables)) {
+    let needing = |needs| names.iter().filter(move |name| asks(name, needs, instances, tables));
+    for name in needing(Needs::PREFIX) {
         let instance = instances.named(name);
         let Some(settings) = producer(instance, instances, problems) else { continue };
         let first = &*index.get_or_insert_with(|| settings.clone());
@@ -45,16 +46,18 @@ pub(super) fn resolve(
             );
         }
     }
-    index
+    let media = needing(Needs::MEDIA).next().is_some();
+    index.map(|index| Settings { media, ..index })
 }
 
-fn needs_prefix(name: &str, instances: &Instances<'_>, tables: &[&'static [Plugin]]) -> bool {
+/// Whether the plugin of this name needs these.
+fn asks(name: &str, needs: Needs, instances: &Instances<'_>, tables: &[&'static [Plugin]]) -> bool {
     let plugin = match instances.named(name).map(|instance| instance.kind) {
         Some(Kind::Known(plugin)) => Some(plugin),
         Some(Kind::Discovery | Kind::Source | Kind::Later | Kind::Unknown) => None,
         None => find(tables, name),
     };
-    plugin.is_some_and(|plugin| plugin.needs.contain(Needs::PREFIX))
+    plugin.is_some_and(|plugin| plugin.needs.contain(needs))
 }
 
 /// The producer that an instance names, else the one of the default name, else the first, else one with defaults.
@@ -166,11 +169,11 @@ mod tests {
              - {type: tokenizer, name: tokens}\n\
              - {type: approx-prefix-cache-producer, parameters: {blockSize: 32}}\n",
             &expect![[r"
-                epp.yaml:4: error: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes
+                epp.yaml:4: error: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes (name a plugin of the type approx-prefix-cache-producer)
                 epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: no plugin is named `tokns` (did you mean `tokens`?)
                 epp.yaml:6: warning: plugins[2].type: plugin type `tokenizer` is deprecated (write token-producer)
                 epp.yaml:7: warning: plugins[3].parameters.blockSize: is deprecated (write blockSizeTokens)
-                epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it
+                epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
             "]],
         );
     }
@@ -183,8 +186,8 @@ mod tests {
              - {type: approx-prefix-cache-producer, name: a}\n\
              - {type: approx-prefix-cache-producer, name: b}\n",
             &expect![[r"
-                epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: `b` beside `a`: several prefix indexes are not supported yet
-                epp.yaml:7: warning: plugins[3]: `b` has no effect: nothing asks it
+                epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: `b` beside `a`: several prefix indexes are not supported yet (name `a`)
+                epp.yaml:7: warning: plugins[3]: `b` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
             "]],
         );
     }

@@ -3,7 +3,7 @@ use bytes::Bytes;
 use super::*;
 use crate::pool::InFlight;
 use crate::schedule::profile::FilterStep;
-use crate::schedule::{Detector, Filter};
+use crate::schedule::{Admitter, AdmitterStep, Detector, Filter};
 
 /// A detector of the table, under the name `detector`.
 fn detector(type_name: &str, raw: serde_json::Value) -> DetectorStep {
@@ -136,6 +136,49 @@ fn a_detector_that_fails_admits_and_the_fault_is_told() {
     let page = director.metrics().page().unwrap();
     let counted = page.contains(r#"cause="panic",namespace="ns",pool="pool",rung="policy"} 2"#);
     assert!(counted, "{page}");
+}
+
+/// Refuses all, or panics.
+#[derive(Debug)]
+struct Hard {
+    broken: bool,
+}
+
+impl Admitter for Hard {
+    fn refuses(&self, _: PickContext<'_>, candidates: &[Slot]) -> bool {
+        assert!(!self.broken, "an admitter of the test");
+        !candidates.is_empty()
+    }
+
+    fn headers(&self) -> Vec<&str> {
+        vec!["x-c"]
+    }
+}
+
+/// Asks these, of which some are broken, besides a detector that sheds nobody.
+fn admitted_by(broken: &[bool]) -> Director {
+    let step =
+        |&broken: &bool| AdmitterStep { name: "hard".into(), admitter: Box::new(Hard { broken }) };
+    let director = director(&queues(&[Some(0.0)]));
+    let steps = broken.iter().map(step).collect();
+    director.adopt(Policy::new(random(), Some(utilization())).with_admitters(steps));
+    director
+}
+
+#[test]
+fn an_admitter_sheds_what_the_detector_would_not_but_only_below_priority_zero() {
+    let hard = admitted_by(&[false]);
+    assert_eq!(Request::of(-1).refusal(&hard), Some(Rejection::Shed));
+    assert_eq!(Request::of(0).refusal(&hard), None);
+    assert_eq!(Request::of(-1).refusal(&admitted_by(&[])), None);
+    assert_eq!(hard.headers().iter().map(|name| &**name).collect::<Vec<_>>(), ["x-c"]);
+}
+
+#[test]
+fn an_admitter_that_fails_refuses_nobody_and_the_others_are_asked() {
+    let decision = Request::of(-1).decide(&admitted_by(&[true, true]), false).unwrap();
+    assert_eq!(decision.faults.as_slice(), [Fault::Panicked("hard".into())]);
+    assert_eq!(Request::of(-1).refusal(&admitted_by(&[true, false])), Some(Rejection::Shed));
 }
 
 fn filtered(empty: Empty, filter: Box<dyn Filter>) -> Director {

@@ -48,7 +48,7 @@ impl TokenLoad {
 impl Scorer for TokenLoad {
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
         let threshold = self.queue_threshold_tokens;
-        let prompt = cx.request.prompt_tokens;
+        let prompt = cx.prompt_tokens();
         for (score, &slot) in scores.iter_mut().zip(candidates) {
             let uncached = prompt.saturating_sub(cx.signals.prefix.tokens(slot));
             let own = uncached.saturating_add(cx.signals.output_tokens.unwrap_or(0));

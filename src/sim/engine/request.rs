@@ -68,6 +68,16 @@ impl Request {
         self.prefill_end.saturating_sub(self.computed)
     }
 
+    /// Output tokens that it has not yet.
+    pub(super) fn outputs_left(&self) -> usize {
+        self.output_tokens.saturating_sub(self.generated)
+    }
+
+    /// Tokens that it will have in the cache at its end and has not yet.
+    pub(super) fn tokens_left(&self) -> usize {
+        self.prompt_tokens + self.output_tokens - self.computed
+    }
+
     /// Leading blocks that it has in common with another prompt. Each hash is one of all blocks up to it, so that they
     /// are equal up to some block and differ from there on.
     pub(super) fn common_blocks(&self, blocks: &[u64]) -> usize {
@@ -121,10 +131,10 @@ impl Request {
     pub(super) fn advance(&mut self, kv: &mut Kv, block_tokens: usize) -> Option<Event> {
         self.computed += std::mem::take(&mut self.planned);
         let full = self.shareable.min(self.computed / block_tokens);
-        for hash in self.blocks.get(self.shared..full).unwrap_or_default() {
-            kv.share(*hash);
-            self.private -= 1;
-            self.shared += 1;
+        if let Some(computed) = self.blocks.get(self.shared..full).filter(|it| !it.is_empty()) {
+            kv.share(computed);
+            self.private -= computed.len();
+            self.shared = full;
         }
         if self.remaining() > 0 {
             return None;

@@ -39,10 +39,17 @@ impl EngineSpec {
         self.kv_tokens / self.block_tokens()
     }
 
-    /// Time to compute so many prompt tokens, without steps that others share.
-    pub(super) fn prefill(&self, tokens: usize) -> Duration {
-        let seconds = tokens as f64 / self.prefill_tokens_per_second * self.slowdown;
-        Duration::try_from_secs_f64(seconds).unwrap_or_default()
+    /// Seconds to compute so many prompt tokens, at no slowdown.
+    pub(super) fn prefill_seconds(&self, tokens: usize) -> f64 {
+        tokens as f64 / self.prefill_tokens_per_second
+    }
+
+    /// Seconds that a step with so many sequences that decode takes for them, at no slowdown.
+    pub(super) fn decode_seconds(&self, sequences: usize) -> f64 {
+        match sequences {
+            0 => 0.0,
+            n => self.decode_step.as_secs_f64() * (1.0 + self.decode_growth * (n - 1) as f64),
+        }
     }
 
     /// As given, at least 1.

@@ -171,11 +171,8 @@ impl Work {
 
     /// The formula of the engine's documentation; zero where the constants make no duration.
     fn duration(self, spec: &EngineSpec) -> Duration {
-        let prefill = self.prefill_tokens as f64 / spec.prefill_tokens_per_second;
-        let decode = match self.decoding {
-            0 => 0.0,
-            n => spec.decode_step.as_secs_f64() * (1.0 + spec.decode_growth * (n - 1) as f64),
-        };
+        let prefill = spec.prefill_seconds(self.prefill_tokens);
+        let decode = spec.decode_seconds(self.decoding);
         let loads = self.loads as f64 * spec.adapter_load.as_secs_f64();
         Duration::try_from_secs_f64((prefill + decode + loads) * spec.slowdown).unwrap_or_default()
     }

@@ -217,6 +217,25 @@ fn a_clone_runs_ahead_without_touching_the_original() {
     assert_eq!(run(&mut original), ahead);
 }
 
+#[test]
+fn an_engine_goes_on_alike_while_clones_of_it_live_and_after() {
+    let spec = EngineSpec { kv_tokens: 4_800, ..EngineSpec::default() };
+    let jobs = (0..20).map(|id| job(id, 500, 600));
+    let (mut alone, mut cloned) = (engine(spec.clone(), jobs.clone()), engine(spec, jobs));
+    let (mut expected, mut events) = (Vec::new(), Vec::new());
+    while let Some(length) = alone.step(&mut expected) {
+        let before = cloned.clone();
+        assert_eq!(cloned.step(&mut events), Some(length));
+        let second = cloned.clone();
+        drop(before);
+        assert_eq!(second.kv.census(), alone.kv.census());
+        assert_eq!(run(&mut second.clone()), run(&mut alone.clone()));
+    }
+    assert_eq!(events, expected);
+    assert_eq!(cloned.counters(), alone.counters());
+    assert!(alone.counters().preempted > 0 && alone.counters().recomputed_tokens > 0);
+}
+
 #[derive(Clone, Debug)]
 enum Action {
     Submit { family: u64, prompt: usize, output: usize, adapter: Option<u32> },
