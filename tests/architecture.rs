@@ -68,6 +68,8 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
         &[
             "units",
             "schedule",
+            "director",
+            "extproc",
             "config",
             "discovery",
             "server",
