@@ -100,7 +100,7 @@ impl Index {
         let caches = self.caches.read();
         for &slot in candidates {
             if let Some(place) = caches.get(slot.index()) {
-                hits.trusted(slot, place.trust.share());
+                hits.trusted(slot, place.trust.credit());
             }
         }
     }
