@@ -5,6 +5,7 @@
 //! open streams end, all else ends.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -21,6 +22,7 @@ use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Event, Snapshot, State};
 use crate::prefix::Index;
+use crate::recording::Recorder;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::Counters;
 use crate::server;
@@ -51,6 +53,7 @@ mod listeners;
 pub mod offline;
 mod pool_metrics;
 mod publisher;
+mod recording;
 mod reload;
 mod scraping;
 mod sources;
@@ -64,6 +67,7 @@ pub struct App {
     tables: Vec<&'static [Plugin]>,
     source: Option<mpsc::Receiver<Event>>,
     log_level: Option<telemetry::LogLevel>,
+    recorder: Option<Recorder>,
 }
 
 /// Why nothing was started.
@@ -91,6 +95,8 @@ pub struct Running {
     readiness: watch::Sender<Readiness>,
     metrics: Arc<Metrics>,
     drain_timeout: Duration,
+    /// Writes what is recorded; ends when no stream is open any more.
+    recording: Option<JoinHandle<()>>,
 }
 
 /// What decides, and how streams are served.
@@ -118,7 +124,7 @@ struct Parts {
 impl App {
     /// A picker as the flags say, with the plugins of this crate.
     pub fn new(flags: Flags) -> Self {
-        Self { flags, tables: vec![PLUGINS], source: None, log_level: None }
+        Self { flags, tables: vec![PLUGINS], source: None, log_level: None, recorder: None }
     }
 
     /// Adds plugins that are not of this crate.
@@ -175,6 +181,8 @@ impl App {
         let pool_metrics = PoolMetrics::new(read, namespace, pool).map_err(anyhow::Error::new)?;
         parts.metrics.register(Box::new(pool_metrics)).map_err(anyhow::Error::new)?;
         source.register(&parts.metrics)?;
+        let (recorder, recording) = recording::begin(&self.flags, &parts)?.unzip();
+        self.recorder = recorder;
         let listeners = {
             let _on_control = control.enter();
             Listeners::bind(&self.flags)?
@@ -196,7 +204,7 @@ impl App {
                 Reload { file, flags, tables, discovery, parts, director, streams, scraping };
             supervisor.run(Plane::Control, "configuration", reload.run());
         }
-        Ok(Running { addresses, supervisor, close, readiness, metrics, drain_timeout })
+        Ok(Running { addresses, supervisor, close, readiness, metrics, drain_timeout, recording })
     }
 
     /// Starts what keeps the pool current: its source, its writer, the scraper.
@@ -292,7 +300,8 @@ impl App {
             None => director,
         };
         let settings = Arc::new(ArcSwap::from_pointee(settings));
-        Picker { director: Arc::new(director), settings, said: Arc::default() }
+        let recorder = self.recorder.clone();
+        Picker { director: Arc::new(director), settings, said: Arc::default(), recorder }
     }
 }
 

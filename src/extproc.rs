@@ -23,6 +23,7 @@ use bytes::Bytes;
 use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
+use crate::recording::Passed;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
@@ -48,6 +49,7 @@ mod budget;
 mod headers;
 mod metadata;
 mod modes;
+mod passed;
 mod refusal;
 mod rehearsal;
 mod reply;
@@ -127,6 +129,8 @@ pub struct Exchange {
     chain: Chain,
     /// Of the request that was placed.
     prediction: Prediction,
+    /// Of the request, as far as a decision was asked for; 0 before that.
+    prompt_tokens: u64,
     /// Bounded by what one message can cause: a body at most, cut into pieces.
     replies: VecDeque<ProcessingResponse>,
     /// What the held body and the replies made of it take of the budget.
@@ -156,6 +160,7 @@ impl Exchange {
             answer: Answer::default(),
             chain: Chain::default(),
             prediction: Prediction::default(),
+            prompt_tokens: 0,
             replies: VecDeque::new(),
             share,
             account,
@@ -279,8 +284,9 @@ impl Exchange {
         }
     }
 
-    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped.
-    pub fn closed(&mut self, now: Instant) {
+    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped. What is to
+    /// be recorded of its request, if that is any.
+    pub fn closed(&mut self, now: Instant) -> Option<Passed> {
         let response = self.modes().response;
         let unseen = matches!(response, BodyMode::None | BodyMode::BufferedPartial)
             || (self.observed && !self.account.saw_body());
@@ -290,7 +296,8 @@ impl Exchange {
             _ if unseen && self.answer.began() => Sight::Partial,
             _ => Sight::Full,
         };
-        self.account.closed(sight, now);
+        let ending = self.account.closed(sight, now)?;
+        self.passed(ending)
     }
 
     /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.
@@ -344,7 +351,9 @@ impl Exchange {
             told.extend(self.decision_report());
         }
         let reply = refusal.reply(dialect, told);
-        self.phase = Phase::Done;
+        if let Phase::Deciding { asked, .. } = std::mem::replace(&mut self.phase, Phase::Done) {
+            (self.chain, self.prompt_tokens) = (asked.chain, asked.parsed.prompt_tokens);
+        }
         self.share.clear();
         self.push(reply);
         self.end = Some(End::Ok);

@@ -51,6 +51,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "metrics",
             "pool",
             "prefix",
+            "recording",
             "schedule",
             "director",
             "extproc",

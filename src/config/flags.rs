@@ -27,6 +27,9 @@ const MESSAGE_BYTES: u64 = 65 << 20;
 /// The least gRPC message: the longest piece of a body and its envelope.
 const LEAST_MESSAGE_BYTES: u64 = 128 << 10;
 
+/// The least recording: a few of the longest lines.
+const LEAST_TRACE_BYTES: u64 = 1 << 20;
+
 /// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
@@ -55,6 +58,9 @@ pub struct Flags {
     /// What is logged.
     #[command(flatten, next_help_heading = "Logs")]
     pub log: Log,
+    /// What is recorded.
+    #[command(flatten, next_help_heading = "Recording")]
+    pub recording: Recording,
     /// What has no effect.
     #[command(flatten)]
     pub later: Later,
@@ -215,6 +221,18 @@ pub struct Log {
     pub log_format: Option<LogFormat>,
 }
 
+/// The recording of requests for `lodesman replay`.
+#[derive(Args, Clone, Debug)]
+pub struct Recording {
+    /// Record requests for `lodesman replay`: when they come, lengths, hashes of their blocks under a key that is thrown
+    /// away, model, outcome; no text. Ends when the file cannot be written.
+    #[arg(long, value_name = "FILE", value_parser = path)]
+    pub record_trace: Option<PathBuf>,
+    /// Bytes that the recording may have; after half of them it becomes FILE.1 and a new one is begun.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = trace_bytes)]
+    pub record_trace_max_bytes: u64,
+}
+
 /// Form of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
@@ -292,6 +310,11 @@ fn message_bytes(text: &str) -> Result<usize, String> {
         return Err("give at least 128KiB: a piece of a body must fit".to_owned());
     }
     usize::try_from(bytes).map_err(|error| error.to_string())
+}
+
+fn trace_bytes(text: &str) -> Result<u64, String> {
+    let Quantity(bytes) = text.parse().map_err(|error| format!("{error}"))?;
+    if bytes < LEAST_TRACE_BYTES { Err("give at least 1MiB".to_owned()) } else { Ok(bytes) }
 }
 
 /// Go's spellings of a boolean.

@@ -50,6 +50,11 @@ impl Answer {
         self.phase != Phase::Headers
     }
 
+    /// What the answer says of its tokens, as far as it was read.
+    pub(in crate::extproc) fn usage(&self) -> Option<Usage> {
+        Some(self.whole(self.reader.as_ref()?.usage()?))
+    }
+
     /// Usage whose prompt is the whole of it: Anthropic's API counts what was cached apart.
     fn whole(&self, usage: Usage) -> Usage {
         let apart = usage.cached.filter(|_| self.api == Some(Api::Messages)).unwrap_or(0);

@@ -135,6 +135,11 @@ impl InFlight {
         self
     }
 
+    /// Whether the request is for an adapter.
+    pub fn adapts(&self) -> bool {
+        self.adapter.is_some()
+    }
+
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
     pub fn answered(&mut self, now: Instant) {
         if let Some((ticket, prompt)) = self.prompt.take() {

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::director::{Decision, Director, Rejection};
 use crate::extproc::{End, Exchange, Next, Settings};
+use crate::recording::Recorder;
 use crate::server::clock;
 use crate::server::grpc::{Machine, Machines};
 use crate::server::said::Said;
@@ -21,6 +22,8 @@ pub struct Picker {
     pub settings: Arc<ArcSwap<Settings>>,
     /// When faults were last logged.
     pub said: Arc<Said>,
+    /// Takes what has passed; none where nothing is recorded.
+    pub recorder: Option<Recorder>,
 }
 
 /// An exchange that gets its decisions.
@@ -28,6 +31,7 @@ pub struct Picker {
 pub struct Picking {
     exchange: Exchange,
     said: Arc<Said>,
+    recorder: Option<Recorder>,
 }
 
 impl Machines for Picker {
@@ -37,7 +41,7 @@ impl Machines for Picker {
         let identity = fastrand::u128(..);
         let exchange =
             Exchange::new(Arc::clone(&self.director), self.settings.load_full(), identity);
-        Picking { exchange, said: Arc::clone(&self.said) }
+        Picking { exchange, said: Arc::clone(&self.said), recorder: self.recorder.clone() }
     }
 }
 
@@ -80,7 +84,10 @@ impl Machine for Picking {
     }
 
     fn closed(&mut self, now: Instant) {
-        self.exchange.closed(now);
+        let passed = self.exchange.closed(now);
+        if let (Some(recorder), Some(passed)) = (&self.recorder, passed) {
+            recorder.record(passed);
+        }
     }
 }
 
