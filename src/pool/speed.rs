@@ -45,7 +45,7 @@ const STEP_SHARE: f32 = 1.0 / 16.0;
 const LOAD_SHARE: f32 = 1.0 / 4.0;
 
 /// What was learnt of one endpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Speed {
     /// Seconds that a token of a prompt takes; nothing while `weight` is 0.0.
     token: f32,
@@ -56,6 +56,7 @@ pub struct Speed {
     step: Option<f32>,
     load: Option<f32>,
     /// When `weight` was last changed.
+    #[serde(skip)]
     at: Option<Instant>,
 }
 
