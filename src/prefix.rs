@@ -16,6 +16,7 @@ pub use self::index::Index;
 pub use self::media::{Encoded, Media};
 
 mod chain;
+mod heat;
 mod hits;
 mod holders;
 mod index;

@@ -87,6 +87,7 @@ impl Affinity {
             let others = endpoint.live.requests().saturating_sub(1);
             prediction.believed = believed;
             prediction.settled = self.index.settled(endpoint.id, chain, believed, others);
+            self.index.shared(chain, hits.deepest());
             self.placed(snapshot, endpoint, chain);
         })
     }

@@ -15,6 +15,10 @@ pub struct Hits {
     block_tokens: u32,
     /// Tokens of the prompt to a token of its blocks.
     scale: f64,
+    /// Blocks that some candidate has, the most.
+    deepest: usize,
+    /// Prompts of late that shared as many.
+    heat: u32,
     /// By slot, how far the endpoint's blocks are believed in.
     trust: Vec<f32>,
     /// A bit for each candidate that has all blocks so far.
@@ -55,6 +59,27 @@ impl Hits {
         self.scale = scale;
     }
 
+    /// Tokens of the prompt that some candidate has and this one has not.
+    pub fn missing(&self, slot: Slot) -> u64 {
+        let blocks = count(self.deepest()).saturating_sub(self.blocks(slot));
+        whole(f64::from(blocks) * f64::from(self.block_tokens) * self.scale)
+    }
+
+    /// Prompts of late that began as this one does, as far as some candidate has it.
+    pub fn heat(&self) -> u32 {
+        self.heat
+    }
+
+    /// Blocks that some candidate has, the most.
+    pub(crate) fn deepest(&self) -> usize {
+        self.deepest
+    }
+
+    /// So many prompts began with what is the most that a candidate has.
+    pub(super) fn hot(&mut self, prompts: u32) {
+        self.heat = prompts;
+    }
+
     fn trust(&self, slot: Slot) -> f32 {
         self.trust.get(slot.index()).copied().unwrap_or(1.0)
     }
@@ -77,6 +102,7 @@ impl Hits {
         self.total = count(total);
         self.block_tokens = block_tokens;
         self.scale = 1.0;
+        (self.deepest, self.heat) = (0, 0);
         self.trust.clear();
         self.trust.resize(slots, 1.0);
         self.blocks.clear();
@@ -110,6 +136,9 @@ impl Hits {
             let kept = *alive & holders.map_or(0, |holders| holders.word(at));
             let dropped = std::mem::replace(alive, kept) & !kept;
             note(&mut self.blocks, at, dropped, depth);
+            if dropped != 0 {
+                self.deepest = depth;
+            }
         }
         let (mut first, mut last) = (self.within.start, self.within.end);
         while first < last && self.alive.get(first) == Some(&0) {

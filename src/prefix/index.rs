@@ -16,6 +16,7 @@ use dashmap::mapref::entry::Entry;
 use parking_lot::{Mutex, RwLock};
 
 use crate::pool::{EndpointId, Slot};
+use crate::prefix::heat::Heat;
 use crate::prefix::holders::Holders;
 use crate::prefix::lru::Lru;
 use crate::prefix::trust::Trust;
@@ -39,6 +40,7 @@ pub struct Index {
     blocks: AtomicUsize,
     /// Tokens to each that a block is counted by, the bits of an `f64`.
     scale: AtomicU64,
+    heat: Heat,
 }
 
 impl Index {
@@ -47,6 +49,7 @@ impl Index {
         Self {
             settings,
             seed,
+            heat: Heat::default(),
             holders: DashMap::default(),
             caches: RwLock::default(),
             count: AtomicUsize::new(0),
@@ -97,11 +100,20 @@ impl Index {
             step = if narrowing { (leap / 2).max(1) } else { leap * 2 };
         }
         hits.keep(None, depth);
+        let last = hits.deepest().checked_sub(1).and_then(|at| hashes.get(at));
+        hits.hot(last.map_or(0, |&hash| self.heat.of(hash)));
         let caches = self.caches.read();
         for &slot in candidates {
             if let Some(place) = caches.get(slot.index()) {
                 hits.trusted(slot, place.trust.credit());
             }
+        }
+    }
+
+    /// A prompt shares its first so many blocks with what somebody has.
+    pub fn shared(&self, chain: &Chain, blocks: usize) {
+        if let Some(&hash) = blocks.checked_sub(1).and_then(|at| chain.hashes().get(at)) {
+            self.heat.note(hash);
         }
     }
 

@@ -3,6 +3,7 @@
 //! `cost = (ahead + own) * token + step + load + full`, in seconds, with
 //! - `ahead`: tokens of prompts that the endpoint has yet to compute, ours by our own count, those of others by its page;
 //! - `own`: tokens of this prompt that are not in its cache, each counted for [`OWN_WEIGHT`];
+//!   what another candidate has of it counts the less, the more prompts began so lately: they will find the copy;
 //! - `token`: what a token of a prompt takes there, as learnt, with the share of the sequences that decode meanwhile;
 //! - `step`: what is left of a step of decoding, where no prompt is computed;
 //! - `load`: what the adapter takes to be loaded, where it is not;
@@ -55,6 +56,10 @@ const NEARLY_FULL: f32 = 0.9;
 /// Seconds that a request waits for room in a full KV cache.
 const FULL_WAIT: f32 = 1.0;
 
+/// Prompts for each candidate with the same beginning, of late, that halve what it costs to compute that beginning once
+/// more: a copy that so many will find is worth its price, so a hot prefix spreads before its holders are busy.
+const HOT: f32 = 4.0;
+
 /// Tokens of a prompt while nothing is known.
 const USUAL_PROMPT: f32 = 1_000.0;
 
@@ -90,6 +95,8 @@ struct Mean {
     band: f32,
     /// Something was learnt of some candidate.
     proven: bool,
+    /// Share of what is missing of a beginning that costs nothing, since others will find the copy.
+    spared: f32,
 }
 
 impl Scorer for ExpectedTtft {
@@ -97,7 +104,7 @@ impl Scorer for ExpectedTtft {
         let band = VIEWS.with_borrow_mut(|views| {
             views.clear();
             views.extend(candidates.iter().map(|&slot| View::of(cx, slot)));
-            let mean = Mean::of(views);
+            let mean = Mean::of(views, cx.signals.prefix.heat());
             for ((score, view), &slot) in scores.iter_mut().zip(&*views).zip(candidates) {
                 *score = cost(cx, slot, view, &mean);
             }
@@ -126,7 +133,8 @@ impl View {
 }
 
 impl Mean {
-    fn of(views: &[View]) -> Self {
+    fn of(views: &[View], heat: u32) -> Self {
+        let heat = heat as f32 / views.len().max(1) as f32;
         let sum = |value: fn(&View) -> f32| views.iter().map(value).sum::<f32>();
         let weight = sum(|view| view.ours.speed.weight());
         let weighed = |value: f32, sum: f32| (sum + value) / (weight + 1.0);
@@ -141,6 +149,7 @@ impl Mean {
             prompt: weighed(USUAL_PROMPT, sum(|view| view.ours.speed.prompts_learnt())),
             others: (waiting / news, running / news),
             proven: weight > 0.0,
+            spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
         }
     }
@@ -152,7 +161,9 @@ fn cost(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> f32 {
     let (waiting, running) = view.others.unwrap_or(mean.others);
     let unproven = speed.weight() <= 0.0 && mean.proven;
     let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
-    let own = Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)) as f32;
+    let prefix = &cx.signals.prefix;
+    let own = Prompt::uncached(cx.prompt_tokens(), prefix.tokens(slot)) as f32;
+    let own = (own - mean.spared * prefix.missing(slot) as f32).max(1.0);
     let step = speed.step(decoding + running);
     let steps = if ahead > 0.0 {
         (ahead + own) / CHUNK_TOKENS
