@@ -77,7 +77,7 @@ pub(super) struct ExplainArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct From {
-    /// The admin port of a running picker, such as http://127.0.0.1:9091.
+    /// The admin port of a running picker, such as `http://127.0.0.1:9091`.
     #[arg(long, value_name = "URL")]
     at: Option<Url>,
     /// What /debug/snapshot of a picker showed; - is standard input.
@@ -138,7 +138,7 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         let dice = args.dice.map(|dice| format!("{dice:x}"));
         let fields = [("path", Some(&args.path)), ("subset", args.subset.as_ref())];
         let fields = fields.into_iter().chain([("dice", dice.as_ref())]);
-        let mut request = client.post(page(at, "/debug/explain", fields)?);
+        let mut request = client.post(page(&at, "/debug/explain", fields)?);
         for (name, value) in headers(args).into_iter().filter(|(name, _)| !name.starts_with(b":")) {
             request = request.header(&*name, &*value);
         }
@@ -146,7 +146,7 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         return answer(request.body(body)).await;
     };
     let one = "1".to_owned();
-    let at = page(at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
+    let at = page(&at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
     let found: Vec<Explanation> =
         answer(client.get(at)).await?.map_err(|refused| fault(refused.message))?;
     let none = || usage(format!("no decision with the {field} {id} is in the log of this picker"));
@@ -181,7 +181,7 @@ fn client() -> anyhow::Result<reqwest::Client> {
 }
 
 fn page<'a>(
-    at: Url,
+    at: &Url,
     path: &str,
     fields: impl IntoIterator<Item = (&'static str, Option<&'a String>)>,
 ) -> Result<Url, Failure> {
