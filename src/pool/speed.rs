@@ -23,7 +23,7 @@ const STEP_GROWTH: f32 = 0.02;
 const LOAD_SECONDS: f32 = 0.2;
 
 /// The time in which what was learnt loses half of its weight.
-const HALF_LIFE: Duration = Duration::from_secs(60);
+const HALF_LIFE: Duration = Duration::from_mins(1);
 
 /// Share of a new sample of a long prompt in what is known of prompts.
 const TOKEN_SHARE: f32 = 0.2;
@@ -140,7 +140,9 @@ mod tests {
 
     fn learnt(seconds: &[f32]) -> Speed {
         let (mut speed, now) = (Speed::default(), clock::now());
-        seconds.iter().for_each(|&seconds| speed.computed(8_000.0, seconds, now));
+        for &seconds in seconds {
+            speed.computed(8_000.0, seconds, now);
+        }
         speed
     }
 

@@ -110,3 +110,31 @@ fn what_is_said_of_sessions_without_effect_is_warned_of() {
     "]]
     .assert_eq(&resolved(text));
 }
+
+#[test]
+fn a_metric_that_is_asked_for_by_name_has_who_tells_it() {
+    let filter = |name: &str, more: &str, attribute: &str| {
+        format!(
+            "- {{name: {name}, type: endpoint-attribute-filter, parameters: {{attribute: {attribute}{more}, \
+             algorithm: {{type: threshold, threshold: {{operator: LessThan, value: 1}}}}}}}}\n"
+        )
+    };
+    let text = format!(
+        "plugins:\n{}{}{}{}{}- name: engines\n  type: core-metrics-extractor\n  parameters:\n    engineConfigs:\n    - name: vllm\n      \
+         customMetrics: [{{attributeKey: depth, metricSpec: my_depth}}]\n",
+        filter("a", "", "WaitingQueueSiz"),
+        filter("b", ", producer: engines", "depth"),
+        filter("c", ", producer: nobody", "KVCacheUsagePercent"),
+        filter("d", ", producer: a", "depth"),
+        filter("e", ", producer: \"\"", "height"),
+    );
+    refused(
+        &text,
+        &expect![[r"
+            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
+            epp.yaml:6: error: plugins[2].parameters.producer: no plugin is named `nobody` (list it under plugins)
+            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells `height` (add it to customMetrics of core-metrics-extractor)
+        "]],
+    );
+}
