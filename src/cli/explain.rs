@@ -1,6 +1,6 @@
 //! `lodesman explain`: where a request would go, or went, and why.
 
-use std::io::{IsTerminal, Read, stdin, stdout};
+use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -95,6 +95,12 @@ type Told = Result<Explanation, Refused>;
 
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     match told(args).and_then(|told| print(&told, args.json)) {
+        Ok(code) if args.from.snapshot.is_some() && !args.json => {
+            let known =
+                "a snapshot does not tell what endpoints have in their caches: all count as empty";
+            let said = writeln!(stderr(), "note: {known}");
+            if said.is_ok() { code } else { ExitCode::from(FAULT) }
+        }
         Ok(code) => code,
         Err(Failure { code, message }) => fail(code, &message),
     }
