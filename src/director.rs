@@ -258,72 +258,14 @@ impl Director {
             return Err(Rejection::Shed);
         }
         let mut choice = if ask.bodyless {
-            self.least_loaded(&view.rules.settings, profile, cx, scratch)
+            least_loaded(&view.rules.settings, profile, cx, scratch)
         } else {
-            self.by_policy(ask, view, profile, (scratch, signals))
+            by_policy(ask, view, profile, (scratch, signals))
         }?;
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             choice.faults.push(fault);
         }
         Ok(choice)
-    }
-
-    fn by_policy<'a>(
-        &self,
-        ask: Ask<'_>,
-        view: View<'_>,
-        profile: &'a Profile,
-        (scratch, signals): (&mut Scratch, &mut Signals),
-    ) -> Result<Choice<'a>, Rejection> {
-        let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
-        let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
-        // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
-        let seen = affinity.as_ref().filter(|_| informed);
-        let blind = seen.and_then(|affinity| {
-            affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix)
-        });
-        scale(ask, signals);
-        let cx = context(ask, view, signals);
-        let late = || view.age() > settings.deadline;
-        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
-        let pass = profile.pick(cx, limits, scratch).map_err(refused)?;
-        let Pass { mut faults, mut by_policy } = pass;
-        faults.extend(blind);
-        let scored = by_policy && !profile.scorers.is_empty();
-        if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
-            scratch.chosen.clear();
-            let load = |slot| snapshot.in_flight(slot);
-            scratch.chosen.extend(least(&scratch.candidates, dice, load));
-            by_policy = false;
-            scratch.note_choice(by_policy);
-        }
-        let rung = if by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        Ok(Choice { profile, rung, faults, scored })
-    }
-
-    /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
-    fn least_loaded<'a>(
-        &self,
-        settings: &Settings,
-        profile: &'a Profile,
-        cx: PickContext<'_>,
-        scratch: &mut Scratch,
-    ) -> Result<Choice<'a>, Rejection> {
-        let PickContext { snapshot, now, dice, .. } = cx;
-        let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
-        let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
-        let Scratch { candidates, total, chosen, .. } = scratch;
-        total.clear();
-        total.resize(candidates.len(), 0.0);
-        queues(cx, candidates, total);
-        let in_flight = candidates.iter().map(|&slot| snapshot.in_flight(slot) as f32);
-        total.iter_mut().zip(in_flight).for_each(|(load, in_flight)| *load += in_flight);
-        chosen.clear();
-        chosen.extend(least_of(total.iter().copied(), dice));
-        let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
-        scratch.note_choice(false);
-        let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
-        Ok(Choice { profile, rung, faults, scored: false })
     }
 
     fn count(&self, rung: Rung, faults: &[Fault]) {
@@ -342,6 +284,61 @@ impl View<'_> {
     fn age(&self) -> Duration {
         self.rules.settings.clock.now().saturating_duration_since(self.began)
     }
+}
+
+fn by_policy<'a>(
+    ask: Ask<'_>,
+    view: View<'_>,
+    profile: &'a Profile,
+    (scratch, signals): (&mut Scratch, &mut Signals),
+) -> Result<Choice<'a>, Rejection> {
+    let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
+    let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
+    // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
+    let seen = affinity.as_ref().filter(|_| informed);
+    let blind = seen
+        .and_then(|affinity| affinity.sense(ask.chain, &scratch.candidates, &mut signals.prefix));
+    scale(ask, signals);
+    let cx = context(ask, view, signals);
+    let late = || view.age() > settings.deadline;
+    let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
+    let pass = profile.pick(cx, limits, scratch).map_err(refused)?;
+    let Pass { mut faults, mut by_policy } = pass;
+    faults.extend(blind);
+    let scored = by_policy && !profile.scorers.is_empty();
+    if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
+        scratch.chosen.clear();
+        let load = |slot| snapshot.in_flight(slot);
+        scratch.chosen.extend(least(&scratch.candidates, dice, load));
+        by_policy = false;
+        scratch.note_choice(by_policy);
+    }
+    let rung = if by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
+    Ok(Choice { profile, rung, faults, scored })
+}
+
+/// For requests without a body: the shortest queue, ours included, of those that the policy allows.
+fn least_loaded<'a>(
+    settings: &Settings,
+    profile: &'a Profile,
+    cx: PickContext<'_>,
+    scratch: &mut Scratch,
+) -> Result<Choice<'a>, Rejection> {
+    let PickContext { snapshot, now, dice, .. } = cx;
+    let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
+    let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
+    let Scratch { candidates, total, chosen, .. } = scratch;
+    total.clear();
+    total.resize(candidates.len(), 0.0);
+    queues(cx, candidates, total);
+    let in_flight = candidates.iter().map(|&slot| snapshot.in_flight(slot) as f32);
+    total.iter_mut().zip(in_flight).for_each(|(load, in_flight)| *load += in_flight);
+    chosen.clear();
+    chosen.extend(least_of(total.iter().copied(), dice));
+    let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
+    scratch.note_choice(false);
+    let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
+    Ok(Choice { profile, rung, faults, scored: false })
 }
 
 fn context<'a>(ask: Ask<'a>, view: View<'a>, signals: &'a Signals) -> PickContext<'a> {

@@ -122,6 +122,7 @@ impl Plain {
         let shown = move || Shown {
             pool: pool.load().dump(clock::now()),
             configuration: in_force.load().document().clone(),
+            without: ["caches of endpoints", "adapters in flight", "sessions"],
         };
         let insight = http::admin_router(shown, changeable(log_level));
         let in_force = Arc::clone(&parts.in_force);
@@ -148,6 +149,8 @@ struct Shown {
     #[serde(flatten)]
     pool: Dump,
     configuration: Document,
+    /// What decisions know besides, and is not here.
+    without: [&'static str; 3],
 }
 
 fn changeable(level: Option<telemetry::LogLevel>) -> LogLevel {

@@ -1,6 +1,6 @@
 //! `lodesman explain`: where a request would go, or went, and why.
 
-use std::io::{IsTerminal, Read, stdin, stdout};
+use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ pub(super) struct ExplainArgs {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct From {
-    /// The admin port of a running picker, such as http://127.0.0.1:9091.
+    /// The admin port of a running picker, such as `http://127.0.0.1:9091`.
     #[arg(long, value_name = "URL")]
     at: Option<Url>,
     /// What /debug/snapshot of a picker showed; - is standard input.
@@ -95,6 +95,12 @@ type Told = Result<Explanation, Refused>;
 
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
     match told(args).and_then(|told| print(&told, args.json)) {
+        Ok(code) if args.from.snapshot.is_some() && !args.json => {
+            let known =
+                "a snapshot does not tell what endpoints have in their caches: all count as empty";
+            let said = writeln!(stderr(), "note: {known}");
+            if said.is_ok() { code } else { ExitCode::from(FAULT) }
+        }
         Ok(code) => code,
         Err(Failure { code, message }) => fail(code, &message),
     }
@@ -138,7 +144,7 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         let dice = args.dice.map(|dice| format!("{dice:x}"));
         let fields = [("path", Some(&args.path)), ("subset", args.subset.as_ref())];
         let fields = fields.into_iter().chain([("dice", dice.as_ref())]);
-        let mut request = client.post(page(at, "/debug/explain", fields)?);
+        let mut request = client.post(page(&at, "/debug/explain", fields)?);
         for (name, value) in headers(args).into_iter().filter(|(name, _)| !name.starts_with(b":")) {
             request = request.header(&*name, &*value);
         }
@@ -146,7 +152,7 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         return answer(request.body(body)).await;
     };
     let one = "1".to_owned();
-    let at = page(at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
+    let at = page(&at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
     let found: Vec<Explanation> =
         answer(client.get(at)).await?.map_err(|refused| fault(refused.message))?;
     let none = || usage(format!("no decision with the {field} {id} is in the log of this picker"));
@@ -181,7 +187,7 @@ fn client() -> anyhow::Result<reqwest::Client> {
 }
 
 fn page<'a>(
-    at: Url,
+    at: &Url,
     path: &str,
     fields: impl IntoIterator<Item = (&'static str, Option<&'a String>)>,
 ) -> Result<Url, Failure> {

@@ -117,8 +117,7 @@ impl Snapshot {
             failure_mode: self.failure_mode,
             endpoints: self
                 .endpoints()
-                .map(|endpoint| self.endpoint_dump(endpoint.id.slot, now))
-                .flatten()
+                .filter_map(|endpoint| self.endpoint_dump(endpoint.id.slot, now))
                 .collect(),
             objectives: routes
                 .objectives
@@ -205,7 +204,7 @@ impl Dump {
             let dump = self.endpoints.iter().find(|dump| dump.spec.same(&endpoint.spec));
             let Some(dump) = dump else { continue };
             endpoint.live.reach(dump.suspect);
-            endpoint.live.resume(dump.outlook);
+            endpoint.live.resume(dump.outlook.speed, count(dump.outlook.decoding));
             in_flight.extend(dump.charge(&endpoint.live, now));
             if let Some((page, age)) = dump.page.clone().zip(dump.scrape_age_seconds) {
                 let (sample, fresh_for) = page.restore();
@@ -234,9 +233,10 @@ impl EndpointDump {
         let mut charges: Vec<_> = (0..self.in_flight_requests).map(charge).collect();
         let Outlook { prompts, prompt_tokens, .. } = self.outlook;
         let share = prompt_tokens / prompts.max(1.0);
-        for _ in 0..charges.len().min(prompts as usize) {
+        for _ in 0..charges.len().min(count(prompts) as usize) {
             let Some(charge) = charges.pop() else { break };
-            let prompt = Prompt { tokens: share as u64, at: now, streams: true, loads: false };
+            let prompt =
+                Prompt { tokens: u64::from(count(share)), at: now, streams: true, loads: false };
             charges.insert(0, charge.computing(prompt));
         }
         charges
@@ -295,4 +295,10 @@ fn names(list: &[String]) -> Names {
 /// A length that is no number, or that no clock can count, is none.
 fn seconds(length: f64) -> Duration {
     Duration::try_from_secs_f64(length).unwrap_or_default()
+}
+
+/// A number of things; what is no such number is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn count(value: f32) -> u32 {
+    value as u32
 }

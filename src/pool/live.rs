@@ -9,6 +9,7 @@ use tokio::sync::Notify;
 
 use crate::pool::activity::Activity;
 use crate::pool::health::Health;
+use crate::pool::speed::Speed;
 use crate::pool::work::{Outlook, Prompt, Ticket, Work};
 
 /// Times that tokens of a stream come between two that are taken as samples of a server's speed.
@@ -64,8 +65,8 @@ impl Live {
     }
 
     /// Takes what was to be expected of it elsewhere, but for its prompts.
-    pub(in crate::pool) fn resume(&self, outlook: Outlook) {
-        self.work.lock().resume(outlook);
+    pub(in crate::pool) fn resume(&self, speed: Speed, decoding: u32) {
+        self.work.lock().resume(speed, decoding);
     }
 
     /// Output tokens that the requests placed here are expected to generate yet.

@@ -88,8 +88,8 @@ pub struct Outlook {
 
 impl Work {
     /// What was learnt elsewhere, and what decodes.
-    pub(in crate::pool) fn resume(&mut self, outlook: Outlook) {
-        (self.speed, self.decoding) = (outlook.speed, outlook.decoding as u32);
+    pub(in crate::pool) fn resume(&mut self, speed: Speed, decoding: u32) {
+        (self.speed, self.decoding) = (speed, decoding);
     }
 
     /// A prompt is placed.

@@ -50,7 +50,9 @@ impl Page {
             (Some((first, others)), _) => {
                 let address = |name: &str| {
                     let of = told.endpoints.iter().find(|endpoint| endpoint.name == name);
-                    of.map(|endpoint| format!(" ({})", endpoint.address)).unwrap_or_default()
+                    let address = of.map(|endpoint| endpoint.address.to_string());
+                    let other = address.filter(|address| address != name);
+                    other.map(|address| format!(" ({address})")).unwrap_or_default()
                 };
                 let others = match others {
                     [] => String::new(),

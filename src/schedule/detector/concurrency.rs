@@ -102,6 +102,14 @@ impl Filter for Concurrency {
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>) {
         candidates.retain(|&slot| self.fill(cx, slot) < self.limit);
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        Some(format!(
+            "it is {:.2} full, kept are those below {:.2}",
+            self.fill(cx, slot),
+            self.limit
+        ))
+    }
 }
 
 #[cfg(test)]

@@ -106,6 +106,14 @@ impl Filter for Utilization {
             candidates.retain(has_room);
         }
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        Some(format!(
+            "it is {:.2} full, kept are those below {:.2}",
+            self.fill(cx, slot),
+            self.limit
+        ))
+    }
 }
 
 #[cfg(test)]

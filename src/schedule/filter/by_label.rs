@@ -52,6 +52,14 @@ impl Filter for ByLabel {
             None => self.allows_no_label,
         });
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let (label, values) = (&self.label, self.valid_values.join(", "));
+        Some(match cx.snapshot.label(slot, label) {
+            Some(value) => format!("its label {label} is {value}, kept are {values}"),
+            None => format!("it has no label {label}, kept are {values}"),
+        })
+    }
 }
 
 #[cfg(test)]

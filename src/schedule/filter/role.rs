@@ -69,6 +69,14 @@ impl Filter for Role {
             None => self.unlabeled,
         });
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let roles = self.roles.join(", ");
+        Some(match cx.snapshot.label(slot, ROLE) {
+            Some(role) => format!("its role is {role}, kept are {roles}"),
+            None => format!("it has no role, kept are {roles}"),
+        })
+    }
 }
 
 const fn row(

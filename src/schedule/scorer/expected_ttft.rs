@@ -22,7 +22,7 @@ use serde::Deserialize;
 
 use crate::pool::{CHUNK_TOKENS, Outlook, PROMPT_TOKEN_SECONDS, Prompt, Reading, Slot, Standing};
 use crate::schedule::registry::{Build, Plugin, parameters};
-use crate::schedule::{Needs, PickContext, Scorer};
+use crate::schedule::{Needs, Part, PickContext, Scorer};
 
 pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
     name: "expected-ttft-scorer",
@@ -106,7 +106,7 @@ impl Scorer for ExpectedTtft {
             views.extend(candidates.iter().map(|&slot| View::of(cx, slot)));
             let mean = Mean::of(views, cx.signals.prefix.heat());
             for ((score, view), &slot) in scores.iter_mut().zip(&*views).zip(candidates) {
-                *score = cost(cx, slot, view, &mean);
+                *score = Cost::of(cx, slot, view, &mean).seconds();
             }
             mean.band
         });
@@ -115,6 +115,26 @@ impl Scorer for ExpectedTtft {
         for score in scores {
             *score = (best / *score).min(1.0);
         }
+    }
+
+    fn parts(&self, cx: PickContext<'_>, candidates: &[Slot]) -> Vec<Part> {
+        let views: Vec<_> = candidates.iter().map(|&slot| View::of(cx, slot)).collect();
+        let mean = Mean::of(&views, cx.signals.prefix.heat());
+        let costs = views.iter().zip(candidates);
+        let costs: Vec<_> = costs.map(|(view, &slot)| Cost::of(cx, slot, view, &mean)).collect();
+        let part = |(name, seconds): Named| Part {
+            name,
+            values: costs.iter().map(|cost| 1e3 * seconds(cost)).collect(),
+        };
+        let all: [Named; 6] = [
+            ("ahead_ms", |cost| cost.ahead),
+            ("cost_ms", Cost::seconds),
+            ("full_ms", |cost| cost.full),
+            ("load_ms", |cost| cost.load),
+            ("own_ms", |cost| cost.own),
+            ("step_ms", |cost| cost.step),
+        ];
+        all.map(part).into()
     }
 }
 
@@ -155,23 +175,46 @@ impl Mean {
     }
 }
 
-/// Seconds.
-fn cost(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> f32 {
-    let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
-    let (waiting, running) = view.others.unwrap_or(mean.others);
-    let unproven = speed.weight() <= 0.0 && mean.proven;
-    let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
-    let prefix = &cx.signals.prefix;
-    let own = Prompt::uncached(cx.prompt_tokens(), prefix.tokens(slot)) as f32;
-    let own = (own - mean.spared * prefix.missing(slot) as f32).max(1.0);
-    let step = speed.step(decoding + running);
-    let steps = if ahead > 0.0 {
-        (ahead + own) / CHUNK_TOKENS
-    } else {
-        0.5 + (own / CHUNK_TOKENS).max(1.0)
-    };
-    let compute = (ahead + OWN_WEIGHT * own) * speed.prompt_token(mean.token, MEAN_WEIGHT);
-    compute + step * steps + load(cx, slot, speed.load()) + full(cx, slot)
+/// A part of a cost under its name.
+type Named = (&'static str, fn(&Cost) -> f32);
+
+/// The cost of one candidate, in seconds, by its parts.
+struct Cost {
+    ahead: f32,
+    own: f32,
+    step: f32,
+    load: f32,
+    full: f32,
+}
+
+impl Cost {
+    fn seconds(&self) -> f32 {
+        self.ahead + self.own + self.step + self.load + self.full
+    }
+
+    fn of(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> Self {
+        let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
+        let (waiting, running) = view.others.unwrap_or(mean.others);
+        let unproven = speed.weight() <= 0.0 && mean.proven;
+        let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
+        let prefix = &cx.signals.prefix;
+        let own = Prompt::uncached(cx.prompt_tokens(), prefix.tokens(slot)) as f32;
+        let own = (own - mean.spared * prefix.missing(slot) as f32).max(1.0);
+        let step = speed.step(decoding + running);
+        let steps = if ahead > 0.0 {
+            (ahead + own) / CHUNK_TOKENS
+        } else {
+            0.5 + (own / CHUNK_TOKENS).max(1.0)
+        };
+        let token = speed.prompt_token(mean.token, MEAN_WEIGHT);
+        Self {
+            ahead: ahead * token,
+            own: OWN_WEIGHT * own * token,
+            step: step * steps,
+            load: load(cx, slot, speed.load()),
+            full: full(cx, slot),
+        }
+    }
 }
 
 /// Seconds until the adapter is loaded.
