@@ -35,6 +35,16 @@ fn main() {
     search(&index, "131,072 tokens on one endpoint", &chain(&index, 1, 2048), all);
     search(&index, "131,072 tokens, 1,000 endpoints, each another length", &hot, all);
     search(&index, "8,192 tokens, 1,000 endpoints", &chain(&index, 0, 128), all);
+    let long = chain(&index, u64::MAX - 1, BLOCKS);
+    let hundred = all.get(..100).unwrap();
+    for (id, share) in ids.iter().zip(1..=100) {
+        index.record(*id, &chain(&index, u64::MAX - 1, BLOCKS * share / 100), None);
+    }
+    search(&index, "640,000 tokens, 100 endpoints, each another length", &long, hundred);
+    for id in ids.iter().take(100) {
+        index.record(*id, &long, None);
+    }
+    search(&index, "640,000 tokens on each of 100 endpoints", &long, hundred);
     let first = *ids.first().unwrap();
     for blocks in [128, 2048] {
         let prompt = chain(&index, 1, blocks);

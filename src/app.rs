@@ -5,6 +5,7 @@
 //! open streams end, all else ends.
 
 use std::sync::Arc;
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
@@ -14,16 +15,18 @@ use tokio_util::sync::CancellationToken;
 use tonic::service::Routes;
 
 use crate::config::{Flags, Limits, Problem, Resolved};
-use crate::director::Director;
+use crate::director::{DecisionLog, Director};
 use crate::discovery::Watched;
 use crate::extproc::{self, Budget};
 use crate::metrics::Metrics;
 use crate::pool::readiness::Readiness;
 use crate::pool::{Event, Snapshot, State};
 use crate::prefix::Index;
+use crate::recording::Recorder;
 use crate::schedule::registry::{PLUGINS, Plugin};
 use crate::scrape::Counters;
 use crate::server;
+use crate::server::admin::Decisions;
 use crate::server::clock;
 use crate::server::grpc::Service;
 use crate::server::health::{Health, Pulse};
@@ -47,8 +50,10 @@ mod configuration;
 mod in_force;
 mod leader;
 mod listeners;
+pub mod offline;
 mod pool_metrics;
 mod publisher;
+mod recording;
 mod reload;
 mod scraping;
 mod sources;
@@ -62,6 +67,7 @@ pub struct App {
     tables: Vec<&'static [Plugin]>,
     source: Option<mpsc::Receiver<Event>>,
     log_level: Option<telemetry::LogLevel>,
+    recorder: Option<Recorder>,
 }
 
 /// Why nothing was started.
@@ -89,6 +95,8 @@ pub struct Running {
     readiness: watch::Sender<Readiness>,
     metrics: Arc<Metrics>,
     drain_timeout: Duration,
+    /// Writes what is recorded; ends when no stream is open any more.
+    recording: Option<JoinHandle<()>>,
 }
 
 /// What decides, and how streams are served.
@@ -104,6 +112,8 @@ struct Parts {
     /// None when the policy asks for none.
     prefix: Arc<ArcSwapOption<Index>>,
     in_force: Arc<ArcSwap<InForce>>,
+    /// None when decisions are not kept.
+    decisions: Option<Arc<DecisionLog>>,
     readiness: watch::Sender<Readiness>,
     /// Ends the taking of new streams.
     close: CancellationToken,
@@ -114,7 +124,7 @@ struct Parts {
 impl App {
     /// A picker as the flags say, with the plugins of this crate.
     pub fn new(flags: Flags) -> Self {
-        Self { flags, tables: vec![PLUGINS], source: None, log_level: None }
+        Self { flags, tables: vec![PLUGINS], source: None, log_level: None, recorder: None }
     }
 
     /// Adds plugins that are not of this crate.
@@ -157,6 +167,7 @@ impl App {
             scrapes: Arc::default(),
             prefix: Arc::new(resolved.prefix.clone().map(prefix_index).into()),
             in_force: Arc::new(ArcSwap::from_pointee(InForce::first(resolved.document.clone()))),
+            decisions: decision_log(&self.flags),
             readiness: watch::Sender::default(),
             close: CancellationToken::new(),
             pulses: [Arc::default(), Arc::default()],
@@ -170,6 +181,8 @@ impl App {
         let pool_metrics = PoolMetrics::new(read, namespace, pool).map_err(anyhow::Error::new)?;
         parts.metrics.register(Box::new(pool_metrics)).map_err(anyhow::Error::new)?;
         source.register(&parts.metrics)?;
+        let (recorder, recording) = recording::begin(&self.flags, &parts)?.unzip();
+        self.recorder = recorder;
         let listeners = {
             let _on_control = control.enter();
             Listeners::bind(&self.flags)?
@@ -191,7 +204,7 @@ impl App {
                 Reload { file, flags, tables, discovery, parts, director, streams, scraping };
             supervisor.run(Plane::Control, "configuration", reload.run());
         }
-        Ok(Running { addresses, supervisor, close, readiness, metrics, drain_timeout })
+        Ok(Running { addresses, supervisor, close, readiness, metrics, drain_timeout, recording })
     }
 
     /// Starts what keeps the pool current: its source, its writer, the scraper.
@@ -263,7 +276,11 @@ impl App {
         for (plane, pulse) in [Plane::Data, Plane::Control].into_iter().zip(parts.pulses.clone()) {
             tasks.run(plane, "pulse", async move { pulse.beat().await });
         }
-        listeners.plain.serve(&health, parts, self.log_level.clone(), tasks);
+        let decisions = deciding.clone().map(|(director, settings)| {
+            let log = parts.decisions.clone();
+            Decisions { director, settings, log }
+        });
+        listeners.plain.serve(&health, parts, (self.log_level.clone(), decisions), tasks);
         tasks.run(Plane::Control, "health", health.follow());
         Ok(deciding)
     }
@@ -278,9 +295,20 @@ impl App {
             Some(prefix) => director.with_prefix(prefix),
             None => director,
         };
+        let director = match &parts.decisions {
+            Some(log) => director.with_log(Arc::clone(log)),
+            None => director,
+        };
         let settings = Arc::new(ArcSwap::from_pointee(settings));
-        Picker { director: Arc::new(director), settings, said: Arc::default() }
+        let recorder = self.recorder.clone();
+        Picker { director: Arc::new(director), settings, said: Arc::default(), recorder }
     }
+}
+
+/// None when none is wanted.
+fn decision_log(flags: &Flags) -> Option<Arc<DecisionLog>> {
+    let entries = flags.decisions.decision_log.filter(|entries| *entries > 0)?;
+    Some(Arc::new(DecisionLog::new(entries)))
 }
 
 fn prefix_index(settings: crate::prefix::Settings) -> Arc<Index> {

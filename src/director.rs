@@ -13,41 +13,45 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::metrics::Metrics;
-use crate::pool::{
-    Endpoint, FailureMode, InFlight, Prompt, Routes, Slot, Snapshot, Standing, Subset,
-};
-use crate::prefix::{Chain, Hashing, Index};
+use crate::pool::{Endpoint, FailureMode, Routes, Slot, Snapshot, Subset};
+use crate::prefix::{Chain, Hashing};
 use crate::request::Parsed;
 use crate::schedule::capability::keep_servers;
-use crate::schedule::profile::contained;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Fault, Headers, Limits, Pass, PickContext, Profile, Refusal, Relay, Scratch, Signals, least,
-    least_of,
+    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
+    Trace, least, least_of,
 };
 
 use self::admission::Verdict;
-use self::affinity::Affinity;
 use self::calibration::Calibration;
+use self::record::Record;
+use self::rules::Rules;
 
+pub use self::explain::Explanation;
+pub use self::log::{DecisionLog, Wanted};
+pub use self::outcome::{Decision, Rejection, Rung};
 pub use self::policy::Policy;
+pub use self::record::Tag;
 pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
 
 mod admission;
 mod affinity;
 mod calibration;
+pub mod explain;
+mod log;
+mod outcome;
+mod place;
 mod policy;
+mod record;
 mod report;
+mod rules;
 mod settings;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
-
-/// The output tokens that a request is taken to generate, if its client does not allow fewer: the mean of the
-/// conversations that Azure published in 2023 is 211.
-const EXPECTED_OUTPUT: u64 = 211;
 
 /// What a decision needs to know of a request.
 #[derive(Clone, Copy, Debug)]
@@ -68,67 +72,26 @@ pub struct Ask<'a> {
     pub subset: &'a Subset,
 }
 
-/// Where a request goes.
-#[derive(Debug)]
-pub struct Decision {
-    /// The chosen endpoints, best first; never empty.
-    pub endpoints: SmallVec<[Arc<Endpoint>; 1]>,
-    /// The charge on the first of them.
-    pub in_flight: InFlight,
-    /// What was foretold of the request, to be handed back with [`Director::reported`].
-    pub prediction: Prediction,
-    /// How the choice was made.
-    pub rung: Rung,
-    /// What was left out on the way.
-    pub faults: SmallVec<[Fault; 1]>,
-    /// What stands between the gateway and the endpoints; none mostly.
-    pub relay: Option<Relay>,
-    /// The sum of the scores of every candidate; empty unless asked for, and when no scorer ran.
-    pub scores: Vec<(Arc<Endpoint>, f32)>,
-}
-
-/// How much knowledge a choice rests on, best first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rung {
-    /// The configured policy with fresh signals; what endpoints have in their caches is an estimate.
-    Policy,
-    /// Only what this process has in flight: signals are lost, or the deadline was missed.
-    LoadOnly,
-}
-
-/// Why a request is refused.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rejection {
-    /// The source of endpoints has not answered yet.
-    NotSynced,
-    /// No endpoint is ready, or none that the gateway allows or that can serve the request.
-    NoEndpoints,
-    /// Endpoints could serve the request but have no room.
-    Saturated,
-    /// The same, of a request that is shed for others before its policy is asked.
-    Shed,
-    /// It asks for a profile that is not there.
-    NoProfile,
-    /// A filter failed and the pool fails closed.
-    Internal(Fault),
-}
-
 /// Decides; shared by all exchanges.
 #[derive(Debug)]
 pub struct Director {
     pool: Arc<ArcSwap<Snapshot>>,
     rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
-    calibration: Calibration,
+    calibration: Arc<Calibration>,
+    /// None when decisions are not kept.
+    log: Option<Arc<DecisionLog>>,
 }
 
-/// What decisions are made by; replaced as a whole while they are made.
-#[derive(Clone, Debug)]
-struct Rules {
-    policy: Arc<Policy>,
-    settings: Settings,
-    /// None when no plugin needs it.
-    affinity: Option<Arc<Affinity>>,
+/// What was chosen, before it has an effect.
+#[derive(Debug)]
+struct Choice<'a> {
+    /// The one that ran.
+    profile: &'a Profile,
+    rung: Rung,
+    faults: SmallVec<[Fault; 1]>,
+    /// Whether the sums of the scores say why.
+    scored: bool,
 }
 
 /// What a decision is made from, the same from its begin to its end.
@@ -155,42 +118,20 @@ impl Director {
         settings: Settings,
     ) -> Self {
         let rules = Rules { policy: Arc::new(policy), settings, affinity: None };
-        let (rules, calibration) = (ArcSwap::from_pointee(rules), Calibration::default());
-        Self { pool, rules, metrics, calibration }
+        let rules = ArcSwap::from_pointee(rules);
+        Self { pool, rules, metrics, calibration: Arc::default(), log: None }
     }
 
-    /// Decides by another policy from now on; decisions under way end by the old one.
-    pub fn adopt(&self, policy: Policy) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules { policy: Arc::clone(&policy), ..Rules::clone(rules) });
-    }
-
-    /// The same with other settings, and with another index unless it is the present one.
-    pub fn adopt_all(&self, policy: Policy, settings: &Settings, index: Option<&Arc<Index>>) {
-        let policy = Arc::new(policy);
-        self.rules.rcu(|rules| Rules {
-            policy: Arc::clone(&policy),
-            settings: settings.clone(),
-            affinity: index.map(|index| self.affinity_over(index, rules)),
-        });
-    }
-
-    fn affinity_over(&self, index: &Arc<Index>, rules: &Rules) -> Arc<Affinity> {
-        let present = rules.affinity.as_ref().filter(|affinity| affinity.is_over(index));
-        let new = || Arc::new(Affinity::new(Arc::clone(index), &self.metrics));
-        present.map_or_else(new, Arc::clone)
-    }
-
-    /// Lets decisions know, and add to, what endpoints have in their caches.
+    /// Keeps what there is to say of each decision that [`decide_as`](Self::decide_as) makes.
     #[must_use]
-    pub fn with_prefix(self, index: Arc<Index>) -> Self {
-        let affinity = Arc::new(Affinity::new(index, &self.metrics));
-        let told = |rules: &Arc<Rules>| Rules {
-            affinity: Some(Arc::clone(&affinity)),
-            ..Rules::clone(rules)
-        };
-        self.rules.rcu(told);
+    pub fn with_log(mut self, log: Arc<DecisionLog>) -> Self {
+        self.log = Some(log);
         self
+    }
+
+    /// Whether decisions are kept.
+    pub fn keeps_log(&self) -> bool {
+        self.log.is_some()
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
@@ -223,29 +164,6 @@ impl Director {
         }
     }
 
-    /// A request was answered well, and its engine said what it took: what was believed is corrected.
-    ///
-    /// Reads no clock. A fault of ours costs what could be learnt.
-    pub fn reported(&self, report: Report<'_>) {
-        if !contained(|| self.learn(&report)) {
-            self.metrics.degraded("report", "panic");
-        }
-    }
-
-    fn learn(&self, report: &Report<'_>) {
-        let prompt = report.prediction.prompt;
-        if let Some(model) = report.model.filter(|_| prompt.text) {
-            let tokens = report.usage.prompt;
-            if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
-                self.metrics.calibrated(model, ratio.ratio());
-            }
-        }
-        if let Some(affinity) = &self.rules.load().affinity {
-            affinity.calibrated(self.calibration.of_all());
-            affinity.learn(&self.pool.load(), report);
-        }
-    }
-
     /// Where metrics go.
     pub fn metrics(&self) -> &Arc<Metrics> {
         &self.metrics
@@ -272,28 +190,53 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
+        self.decide_as(None, ask, dice)
+    }
+
+    /// The same, kept under these names in the log of decisions if there is one.
+    ///
+    /// # Errors
+    /// When the request is refused.
+    pub fn decide_as(
+        &self,
+        tag: Option<Tag<'_>>,
+        ask: Ask<'_>,
+        dice: u64,
+    ) -> Result<Decision, Rejection> {
         let (snapshot, rules) = (self.pool.load(), self.rules.load());
         let clock = &rules.settings.clock;
-        let began = clock.now();
-        let view = View { snapshot: &snapshot, rules: &rules, began, dice };
-        let decision = BUFFERS.with_borrow_mut(|buffers| self.place(ask, view, buffers));
-        let took = clock.now().saturating_duration_since(began);
-        self.metrics.decision_duration.observe(took.as_secs_f64());
+        let view = View { snapshot: &snapshot, rules: &rules, began: clock.now(), dice };
+        let kept = self.log.as_ref().zip(tag);
+        let decision = BUFFERS.with_borrow_mut(|buffers| {
+            buffers.0.trace = kept.map(|_| Box::new(Trace::new(Depth::Numbers)));
+            let choice = self.choose(ask, view, buffers);
+            if let (Some((log, tag)), Some(trace)) = (kept, buffers.0.trace.take()) {
+                let took = view.age();
+                let notes = (&buffers.1, trace);
+                log.keep(Record::of(Some(tag), (ask, view), notes, &choice, took));
+            }
+            self.place(ask, view, buffers, choice?)
+        });
+        self.metrics.decision_duration.observe(view.age().as_secs_f64());
+        if let Err(Rejection::Internal(fault)) = &decision {
+            self.metrics.degraded("refused", fault.cause());
+        }
         decision
     }
 
-    fn place(
+    /// Chooses, without an effect: what was chosen stands in the scratch.
+    fn choose<'a>(
         &self,
         ask: Ask<'_>,
-        view: View<'_>,
+        view: View<'a>,
         (scratch, signals): &mut (Scratch, Signals),
-    ) -> Result<Decision, Rejection> {
-        let View { snapshot, rules, began, .. } = view;
-        let policy = &rules.policy;
-        let candidates = &mut scratch.candidates;
-        ask.subset.candidates(snapshot, candidates);
-        shun(snapshot, candidates, began);
-        match (candidates.is_empty(), snapshot.synced()) {
+    ) -> Result<Choice<'a>, Rejection> {
+        let View { snapshot, rules: Rules { policy, .. }, began, .. } = view;
+        scratch.candidates.clear();
+        scratch.candidates.extend_from_slice(snapshot.ready());
+        scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
+        scratch.narrow(LeftOut::Silent, |candidates| shun(snapshot, candidates, began));
+        match (scratch.candidates.is_empty(), snapshot.synced()) {
             (true, false) => return Err(Rejection::NotSynced),
             (true, true) => return Err(Rejection::NoEndpoints),
             (false, _) => {}
@@ -302,33 +245,36 @@ impl Director {
         signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
-        let profile = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
-        keep_servers(cx, candidates);
-        let admission = policy.admission.as_ref();
-        let verdict = admission.map(|admission| admission.judge(ask.priority, cx, candidates));
+        let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
+        if let Some(trace) = &mut scratch.trace {
+            trace.profile = Some(name.into());
+        }
+        scratch.narrow(LeftOut::Model, |candidates| keep_servers(cx, candidates));
+        let verdict = policy.admission.as_ref().map(|admission| {
+            let Scratch { candidates, trace, .. } = &mut *scratch;
+            admission.judge(ask.priority, cx, candidates, trace.as_deref_mut())
+        });
         if verdict == Some(Verdict::Shed) {
             return Err(Rejection::Shed);
         }
-        let mut decision = if ask.bodyless {
-            self.least_loaded(&rules.settings, profile, cx, scratch)
+        let mut choice = if ask.bodyless {
+            self.least_loaded(&view.rules.settings, profile, cx, scratch)
         } else {
             self.by_policy(ask, view, profile, (scratch, signals))
         }?;
-        decision.relay = policy.profiles.relay();
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
-            self.metrics.degraded(decision.rung.name(), fault.cause());
-            decision.faults.push(fault);
+            choice.faults.push(fault);
         }
-        Ok(decision)
+        Ok(choice)
     }
 
-    fn by_policy(
+    fn by_policy<'a>(
         &self,
         ask: Ask<'_>,
         view: View<'_>,
-        profile: &Profile,
+        profile: &'a Profile,
         (scratch, signals): (&mut Scratch, &mut Signals),
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Choice<'a>, Rejection> {
         let View { snapshot, rules: Rules { settings, affinity, .. }, began, dice } = view;
         let informed = scratch.candidates.iter().any(|&slot| snapshot.fresh(slot, began));
         // Where servers cannot be seen to be full, what they have cached must not draw requests to them.
@@ -338,54 +284,34 @@ impl Director {
         });
         scale(ask, signals);
         let cx = context(ask, view, signals);
-        let late = || settings.clock.now().saturating_duration_since(began) > settings.deadline;
+        let late = || view.age() > settings.deadline;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &late, dice };
-        let pass = profile.pick(cx, limits, scratch);
-        let mut pass = pass.map_err(|refusal| self.refused(refusal))?;
-        pass.faults.extend(blind);
+        let pass = profile.pick(cx, limits, scratch).map_err(refused)?;
+        let Pass { mut faults, mut by_policy } = pass;
+        faults.extend(blind);
+        let scored = by_policy && !profile.scorers.is_empty();
         if !informed && scratch.chosen.len() == 1 && tied(&scratch.total) {
             scratch.chosen.clear();
             let load = |slot| snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, dice, load));
+            by_policy = false;
+            scratch.note_choice(by_policy);
         }
-        let rung = if pass.by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
-        let chosen = scratch.chosen().next();
-        let cached = chosen.map_or(0, |slot| signals.prefix.tokens(slot));
-        let mut prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
-        let tokens = prediction.prompt_tokens.saturating_sub(cached);
-        let mut decision =
-            decision(snapshot, scratch, tokens, rung).ok_or(Rejection::NoEndpoints)?;
-        if let Some(slot) = chosen {
-            decision.in_flight = charged(decision.in_flight, cx, slot);
-        }
-        if let (Some(affinity), Some(endpoint)) = (affinity, decision.endpoints.first()) {
-            let known = (ask.chain, &signals.prefix);
-            pass.faults.extend(affinity.chosen(snapshot, endpoint, known, &mut prediction));
-        }
-        decision.prediction = prediction;
-        self.count(rung, &pass.faults);
-        if let Some(endpoint) = decision.endpoints.first() {
-            profile.placed(cx, &scratch.candidates, endpoint);
-        }
-        decision.faults = pass.faults;
-        if settings.scores && pass.by_policy && !profile.scorers.is_empty() {
-            decision.scores = scores(snapshot, scratch);
-        }
-        Ok(decision)
+        let rung = if by_policy && informed { Rung::Policy } else { Rung::LoadOnly };
+        Ok(Choice { profile, rung, faults, scored })
     }
 
     /// For requests without a body: the shortest queue, ours included, of those that the policy allows.
-    fn least_loaded(
+    fn least_loaded<'a>(
         &self,
         settings: &Settings,
-        profile: &Profile,
+        profile: &'a Profile,
         cx: PickContext<'_>,
         scratch: &mut Scratch,
-    ) -> Result<Decision, Rejection> {
+    ) -> Result<Choice<'a>, Rejection> {
         let PickContext { snapshot, now, dice, .. } = cx;
         let limits = Limits { leave_out_filters: settings.opens(snapshot), late: &|| false, dice };
-        let pass = profile.guard(cx, limits, scratch);
-        let Pass { faults, .. } = pass.map_err(|refusal| self.refused(refusal))?;
+        let Pass { faults, .. } = profile.guard(cx, limits, scratch).map_err(refused)?;
         let Scratch { candidates, total, chosen, .. } = scratch;
         total.clear();
         total.resize(candidates.len(), 0.0);
@@ -395,21 +321,9 @@ impl Director {
         chosen.clear();
         chosen.extend(least_of(total.iter().copied(), dice));
         let informed = candidates.iter().any(|&slot| snapshot.fresh(slot, now));
+        scratch.note_choice(false);
         let rung = if informed { Rung::Policy } else { Rung::LoadOnly };
-        self.count(rung, &faults);
-        let decision = decision(snapshot, scratch, 0, rung).ok_or(Rejection::NoEndpoints)?;
-        Ok(Decision { faults, ..decision })
-    }
-
-    fn refused(&self, refusal: Refusal) -> Rejection {
-        match refusal {
-            Refusal::NoneLeft(Empty::Capability) => Rejection::NoEndpoints,
-            Refusal::NoneLeft(Empty::Load) => Rejection::Saturated,
-            Refusal::FilterFailed(fault) => {
-                self.metrics.degraded("refused", fault.cause());
-                Rejection::Internal(fault)
-            }
-        }
+        Ok(Choice { profile, rung, faults, scored: false })
     }
 
     fn count(&self, rung: Rung, faults: &[Fault]) {
@@ -423,21 +337,10 @@ impl Director {
     }
 }
 
-impl Rung {
-    /// A word for logs and metric labels.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Policy => "policy",
-            Self::LoadOnly => "load_only",
-        }
-    }
-
-    /// 0 for the best, exact knowledge of caches; more for less knowledge.
-    fn depth(self) -> i64 {
-        match self {
-            Self::Policy => 1,
-            Self::LoadOnly => 2,
-        }
+impl View<'_> {
+    /// The time since the decision began.
+    fn age(&self) -> Duration {
+        self.rules.settings.clock.now().saturating_duration_since(self.began)
     }
 }
 
@@ -456,36 +359,11 @@ fn scale(ask: Ask<'_>, signals: &mut Signals) {
     }
 }
 
-fn decision(
-    snapshot: &Snapshot,
-    scratch: &Scratch,
-    prompt_tokens: u64,
-    rung: Rung,
-) -> Option<Decision> {
-    let endpoints: SmallVec<[_; 1]> =
-        scratch.chosen().filter_map(|slot| snapshot.endpoint(slot).cloned()).collect();
-    let in_flight = InFlight::begin(&endpoints.first()?.live, prompt_tokens);
-    let (prediction, faults, scores) = (Prediction::default(), SmallVec::new(), Vec::new());
-    Some(Decision { endpoints, in_flight, prediction, rung, faults, relay: None, scores })
-}
-
-/// The charge with all that the request is going to take on the endpoint of `slot`.
-fn charged(in_flight: InFlight, cx: PickContext<'_>, slot: Slot) -> InFlight {
-    let PickContext { request, snapshot, now, .. } = cx;
-    let adapter = cx.model.filter(|model| snapshot.adapts(model));
-    let resident = |adapter| snapshot.standing(slot, adapter, now) == Some(Standing::Resident);
-    let usual = || request.output_cap.map_or(EXPECTED_OUTPUT, |cap| cap.min(EXPECTED_OUTPUT));
-    let expected = cx.signals.output_tokens.unwrap_or_else(usual);
-    let prompt = Prompt {
-        tokens: Prompt::uncached(cx.prompt_tokens(), cx.signals.prefix.tokens(slot)),
-        at: now,
-        streams: request.stream,
-        loads: adapter.is_some_and(|adapter| !resident(adapter)),
-    };
-    let in_flight = in_flight.decoding(expected).computing(prompt);
-    match adapter {
-        Some(adapter) => in_flight.adapting(adapter, now),
-        None => in_flight,
+fn refused(refusal: Refusal) -> Rejection {
+    match refusal {
+        Refusal::NoneLeft(Empty::Capability) => Rejection::NoEndpoints,
+        Refusal::NoneLeft(Empty::Load) => Rejection::Saturated,
+        Refusal::FilterFailed(fault) => Rejection::Internal(fault),
     }
 }
 
@@ -500,13 +378,6 @@ fn shun(snapshot: &Snapshot, candidates: &mut Vec<Slot>, now: Instant) {
 /// Whether the policy told nothing apart.
 fn tied(total: &[f32]) -> bool {
     total.windows(2).all(|pair| matches!(pair, [a, b] if a.to_bits() == b.to_bits()))
-}
-
-fn scores(snapshot: &Snapshot, scratch: &Scratch) -> Vec<(Arc<Endpoint>, f32)> {
-    let scored = scratch.candidates.iter().zip(&scratch.total);
-    scored
-        .filter_map(|(&slot, &total)| Some((Arc::clone(snapshot.endpoint(slot)?), total)))
-        .collect()
 }
 
 #[cfg(test)]

@@ -20,13 +20,14 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
-use crate::director::{Ask, Decision, Director, Prediction, Rejection};
+use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
+use crate::recording::Passed;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
-use crate::wire::{Metadata, ProcessingRequest, ProcessingResponse};
+use crate::wire::{HeaderValueOption, Metadata, ProcessingRequest, ProcessingResponse};
 
 use self::account::{Account, Sight, Who};
 use self::budget::Share;
@@ -40,6 +41,7 @@ use self::response::Answer;
 pub use self::budget::Budget;
 pub use self::metadata::DESTINATION;
 pub use self::modes::BodyMode;
+pub use self::rehearsal::{Refused, Rehearsal};
 pub use self::reply::set;
 
 mod account;
@@ -47,10 +49,15 @@ mod budget;
 mod headers;
 mod metadata;
 mod modes;
+mod passed;
 mod refusal;
+mod rehearsal;
 mod reply;
 mod request;
 mod response;
+
+/// The usual name of the header by which the decision behind an answer is found.
+pub const DECISION: &str = "x-lodesman-decision";
 
 /// How exchanges behave; the same for all.
 #[derive(Clone, Debug)]
@@ -75,6 +82,8 @@ pub struct Settings {
     pub ignore_subset: bool,
     /// Whether clients are told which endpoint served them; for conformance tests.
     pub report_served: bool,
+    /// The header of an answer that tells clients the id of the decision on their request; none when they are not told.
+    pub report_decision: Option<&'static str>,
 }
 
 /// What the caller does next.
@@ -120,6 +129,8 @@ pub struct Exchange {
     chain: Chain,
     /// Of the request that was placed.
     prediction: Prediction,
+    /// Of the request, as far as a decision was asked for; 0 before that.
+    prompt_tokens: u64,
     /// Bounded by what one message can cause: a body at most, cut into pieces.
     replies: VecDeque<ProcessingResponse>,
     /// What the held body and the replies made of it take of the budget.
@@ -149,6 +160,7 @@ impl Exchange {
             answer: Answer::default(),
             chain: Chain::default(),
             prediction: Prediction::default(),
+            prompt_tokens: 0,
             replies: VecDeque::new(),
             share,
             account,
@@ -195,6 +207,17 @@ impl Exchange {
             priority: self.priority,
             subset: &self.subset,
         })
+    }
+
+    /// Gets a decision for [`ask`](Self::ask); `dice` is random. None unless [`Next::Decide`] was said.
+    pub fn decide(&self, dice: u64) -> Option<Result<Decision, Rejection>> {
+        let ask = self.ask()?;
+        if !self.director.keeps_log() {
+            return Some(self.director.decide(ask, dice));
+        }
+        let request_id = self.request_id();
+        let tag = Tag { id: self.decision_id(), request_id: &request_id };
+        Some(self.director.decide_as(Some(tag), ask, dice))
     }
 
     /// Takes the director's decision in.
@@ -261,8 +284,9 @@ impl Exchange {
         }
     }
 
-    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped.
-    pub fn closed(&mut self, now: Instant) {
+    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped. What is to
+    /// be recorded of its request, if that is any.
+    pub fn closed(&mut self, now: Instant) -> Option<Passed> {
         let response = self.modes().response;
         let unseen = matches!(response, BodyMode::None | BodyMode::BufferedPartial)
             || (self.observed && !self.account.saw_body());
@@ -272,7 +296,8 @@ impl Exchange {
             _ if unseen && self.answer.began() => Sight::Partial,
             _ => Sight::Full,
         };
-        self.account.closed(sight, now);
+        let ending = self.account.closed(sight, now)?;
+        self.passed(ending)
     }
 
     /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.
@@ -321,8 +346,14 @@ impl Exchange {
             refusal.code(),
         );
         let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
-        let reply = refusal.reply(dialect, &self.request_id());
-        self.phase = Phase::Done;
+        let mut told = vec![set("x-request-id", self.request_id())];
+        if matches!(refusal, Refusal::Rejected(_)) {
+            told.extend(self.decision_report());
+        }
+        let reply = refusal.reply(dialect, told);
+        if let Phase::Deciding { asked, .. } = std::mem::replace(&mut self.phase, Phase::Done) {
+            (self.chain, self.prompt_tokens) = (asked.chain, asked.parsed.prompt_tokens);
+        }
         self.share.clear();
         self.push(reply);
         self.end = Some(End::Ok);
@@ -338,6 +369,17 @@ impl Exchange {
             )
         };
         self.head.request_id.clone().unwrap_or_else(ours)
+    }
+
+    /// The header of an answer that tells which decision it is owed to; none unless the settings want it.
+    fn decision_report(&self) -> Option<HeaderValueOption> {
+        let id = || format!("{:016x}", self.decision_id());
+        self.settings.report_decision.map(|name| set(name, id()))
+    }
+
+    /// Random, of this exchange alone: it decides once.
+    fn decision_id(&self) -> u64 {
+        u64::try_from(self.identity & u128::from(u64::MAX)).unwrap_or_default()
     }
 
     fn push(&mut self, reply: ProcessingResponse) {

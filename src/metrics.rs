@@ -83,7 +83,7 @@ impl Metrics {
         let described = RefCell::default();
         let new = Families { registry: &registry, namespace, pool, described };
         new.info()?;
-        let metrics = Self {
+        Ok(Arc::new(Self {
             requests: RequestFamilies::new(&new)?,
             series: SeriesCache::default(),
             prefix: PrefixFamilies::new(&new)?,
@@ -138,8 +138,7 @@ impl Metrics {
             configuration: ConfigurationMetrics::new(&new)?,
             families: new.described.take(),
             registry,
-        };
-        Ok(Arc::new(metrics))
+        }))
     }
 
     /// The cells of one set of labels, made on first use. Labels beyond the cap are `other`.

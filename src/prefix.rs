@@ -6,8 +6,7 @@
 //! of a prompt, from the first on, each candidate has ([`Hits`]).
 //!
 //! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong. What
-//! servers say that they had corrects it: [`Index::computed`] takes the cache of an endpoint for as full as it must be,
-//! and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
+//! servers say that they had corrects it: [`Index::missed`] and [`Index::found`] take what it has for less or more, and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
 
 use std::num::NonZeroU32;
 

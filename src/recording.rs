@@ -6,6 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::prefix::BLOCK_TOKENS;
+
 pub use self::recorder::{Key, Passed, Recorder};
 
 mod recorder;
@@ -26,13 +28,19 @@ pub struct Header {
     pub started: String,
 }
 
-/// How prompts are cut while they are hashed.
+/// How prompts are cut while they are hashed; nothing is hashed by default.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Blocks {
     /// As [`Header::block_tokens`].
     pub tokens: u32,
     /// As [`Header::block_limit`].
     pub limit: usize,
+}
+
+impl Default for Blocks {
+    fn default() -> Self {
+        Self { tokens: BLOCK_TOKENS, limit: 0 }
+    }
 }
 
 /// One request.

@@ -21,6 +21,7 @@ pub use self::producer::{Producer, Product};
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
 pub use self::profiles::Profiles;
 pub use self::signals::{Needs, Signals};
+pub use self::trace::{Depth, LeftOut, Part, Trace};
 
 pub mod admitter;
 pub(crate) mod capability;
@@ -38,6 +39,7 @@ pub mod registry;
 pub mod scorer;
 mod session;
 pub mod signals;
+pub mod trace;
 
 /// What a plugin may look at.
 #[derive(Clone, Copy, Debug)]
@@ -81,6 +83,12 @@ pub trait Filter: Debug + Send + Sync {
     /// Keeps the candidates that may be chosen, in their order.
     fn filter(&self, cx: PickContext<'_>, candidates: &mut Vec<Slot>);
 
+    /// Why it removed this endpoint, in a few words for a person, without a value of a header; none when its name says it
+    /// all. Asked only when a decision is explained.
+    fn reason(&self, _cx: PickContext<'_>, _slot: Slot) -> Option<String> {
+        None
+    }
+
     /// The request goes to this endpoint, which was chosen among these candidates.
     fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}
 
@@ -99,6 +107,12 @@ pub trait Filter: Debug + Send + Sync {
 pub trait Scorer: Debug + Send + Sync {
     /// Writes a score of 0.0 ..= 1.0 for each candidate; `scores` is as long as `candidates` and holds 0.0.
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]);
+
+    /// What the scores are made of; nothing for a scorer that is one formula of a value that is told anyway. Asked only
+    /// when a decision is explained.
+    fn parts(&self, _cx: PickContext<'_>, _candidates: &[Slot]) -> Vec<Part> {
+        Vec::new()
+    }
 
     /// The request goes to this endpoint, which was chosen among these candidates.
     fn placed(&self, _cx: PickContext<'_>, _candidates: &[Slot], _endpoint: &Endpoint) {}

@@ -4,6 +4,7 @@
 //! [`listener`] makes connections out of a TCP port, by way of [`tls`] and [`authority`];
 //! [`serve_grpc`] serves them; [`health`] and [`http`] tell the outside how we are.
 
+pub mod admin;
 pub mod authority;
 pub mod clock;
 pub mod grpc;

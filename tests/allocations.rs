@@ -100,6 +100,7 @@ fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str
         destinations: 1,
         ignore_subset: false,
         report_served: false,
+        report_decision: None,
     };
     let (director, _) = by(configuration, 1);
     let mut exchange = Exchange::new(Arc::new(director), Arc::new(settings), 7);

@@ -19,16 +19,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     (
         "extproc",
         Kind::Core,
-        &[
-            "wire",
-            "metrics",
-            "pool",
-            "request",
-            "prefix",
-            "recording",
-            "schedule",
-            "director",
-        ],
+        &["wire", "metrics", "pool", "request", "prefix", "recording", "schedule", "director"],
     ),
     ("config", Kind::Shell, &["units", "pool", "request", "prefix", "schedule", "director"]),
     ("sim/engine", Kind::Core, &[]),
@@ -60,6 +51,7 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
             "metrics",
             "pool",
             "prefix",
+            "recording",
             "schedule",
             "director",
             "extproc",
@@ -74,7 +66,19 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
     (
         "cli",
         Kind::Shell,
-        &["units", "schedule", "config", "server", "sim", "replay", "telemetry", "app"],
+        &[
+            "units",
+            "schedule",
+            "director",
+            "extproc",
+            "config",
+            "discovery",
+            "server",
+            "sim",
+            "replay",
+            "telemetry",
+            "app",
+        ],
     ),
 ];
 

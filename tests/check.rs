@@ -89,6 +89,37 @@ fn a_warning_is_exit_0() {
 }
 
 #[test]
+fn the_file_of_endpoints_is_looked_at_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("endpoints.yaml");
+    let input = BAD.replace(
+        "queue-scoer",
+        &format!(
+            "file-discovery\n  parameters: {{path: {}}}\ndataLayer:\n  discovery: {{pluginRef: file-discovery}}",
+            path.display()
+        ),
+    );
+    let checked = lodesman(&["check", "-"], &input);
+    assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(0), ""), "not here");
+    let told = |listing: &str, code: i32, expected: &str| {
+        std::fs::write(&path, listing).unwrap();
+        let checked = lodesman(&["check", "-"], &input);
+        let expected = format!("-:7: {}\n", expected.replace("FILE", path.to_str().unwrap()));
+        assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(code), &*expected));
+    };
+    told(
+        "endpoints:\n- {name: a, address: 10.0.0.1}\n",
+        0,
+        "warning: dataLayer.discovery: FILE:2: endpoints[0].address: `10.0.0.1` has no port (give one as in host:8000 or [fd00::1]:8000)",
+    );
+    told(
+        "endpoints: 5\n",
+        1,
+        "error: dataLayer.discovery: FILE:1: endpoints: invalid type: integer `5` (give a list)",
+    );
+}
+
+#[test]
 fn a_program_gets_one_object() {
     let json = |input: &str| -> serde_json::Value {
         serde_json::from_slice(&lodesman(&["check", "--json", "-"], input).stdout).unwrap()

@@ -9,6 +9,7 @@ mod grpc {
     mod conformance;
     mod crowd;
     mod drain;
+    mod explain;
     mod faults;
     mod feedback;
     mod framed;

@@ -10,6 +10,7 @@ mod screen;
 mod summary;
 mod traffic;
 
+use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -58,6 +59,9 @@ pub struct Options {
     /// Lodesman's binary, if not the one beside this program
     #[arg(long, value_name = "FILE")]
     pub lodesman: Option<PathBuf>,
+    /// Has Lodesman record the traffic for `lodesman replay`
+    #[arg(long, value_name = "FILE")]
+    pub record_trace: Option<PathBuf>,
     /// End after the summary instead of running on; also by the environment variable ONCE=1
     #[arg(long)]
     pub once: bool,
@@ -121,7 +125,11 @@ async fn picked(
     screen.say("starting the servers afresh, Lodesman and Envoy")?;
     let mut fleet = fleet(options, binary).await?;
     let endpoints: Vec<String> = fleet.servers.iter().map(SocketAddr::to_string).collect();
-    let mut lodesman = Lodesman::start(binary, ["--endpoints", &endpoints.join(",")]).await?;
+    let mut args = vec![OsString::from("--endpoints"), endpoints.join(",").into()];
+    if let Some(file) = &options.record_trace {
+        args.extend(["--record-trace".into(), file.into()]);
+    }
+    let mut lodesman = Lodesman::start(binary, args).await?;
     let ready = eventually(READY, async || {
         let answer = Client::http1(lodesman.metrics).get("/readyz").await?;
         ensure!(answer.status.is_success(), "{} {}", answer.status, answer.text());

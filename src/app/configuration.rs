@@ -109,6 +109,7 @@ pub(super) fn streaming(
         },
         ignore_subset: flags.pool.disable_endpoint_subset_filter,
         report_served: resolved.report_served,
+        report_decision: flags.decisions.decision_header.then_some(extproc::DECISION),
     }
 }
 

@@ -3,7 +3,8 @@
 //!
 //! A version is built as a whole before any of it is adopted. The director takes it in one step: a decision under way ends
 //! by the version that it began with, a stream by the limits that it began with. What was learnt stays: the pool with its
-//! samples and what is in flight, and the prefix index unless the version says other things of it.
+//! samples and what is in flight, the sessions of plugins that are as they were, and the prefix index unless the version
+//! says other things of it.
 //!
 //! Where endpoints come from is not changed while running: that is told, and holds from the next start on.
 
@@ -13,7 +14,7 @@ use arc_swap::ArcSwap;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::app::scraping::{Prepared, Scraping};
-use crate::app::{Parts, configuration, prefix_index};
+use crate::app::{Parts, configuration, prefix_index, sources};
 use crate::config::{FileDiscovery, Flags, Problem, Resolved, problem, tree};
 use crate::director::Director;
 use crate::discovery::{POLL, Watched};
@@ -65,7 +66,7 @@ impl Reload {
         }
     }
 
-    /// Builds whatever of a version can fail.
+    /// Builds whatever of a version can fail, and refuses what could not be started with.
     fn version(&self, text: &str) -> Result<Version, Vec<Problem>> {
         let mut resolved = crate::config::load(Some(text), &self.tables)?;
         let placed = |problem| {
@@ -79,6 +80,9 @@ impl Reload {
             placed(Problem::error("dataLayer.sources", error.to_string())).to_vec()
         })?;
         if resolved.discovery != self.discovery {
+            sources::check(&self.flags, &resolved).map_err(|why| {
+                placed(Problem::error("dataLayer.discovery", why.to_string())).to_vec()
+            })?;
             let late = Problem::warning("dataLayer.discovery", "takes effect at the next start");
             resolved.warnings.extend(placed(late));
         }

@@ -152,6 +152,14 @@ async fn relay(mut told: mpsc::Receiver<Event>, events: mpsc::Sender<Event>) {
     std::future::pending::<()>().await;
 }
 
+/// Whether flags and configuration name one source of endpoints.
+///
+/// # Errors
+/// When they name none or two.
+pub(super) fn check(flags: &Flags, resolved: &Resolved) -> Result<(), StartError> {
+    discovered(flags, resolved).map(drop)
+}
+
 /// The source outside Kubernetes; none when it is Kubernetes.
 fn discovered(flags: &Flags, resolved: &Resolved) -> Result<Option<Kind>, StartError> {
     let setup = |text: &str| Err(StartError::Setup(text.to_owned()));

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio_util::sync::CancellationToken;
 
-use crate::app::Running;
 use crate::app::supervisor::Ended;
+use crate::app::{Running, recording};
 
 /// The task that serves streams; the stop waits for it.
 pub(super) const STREAMS: &str = "ext_proc port";
@@ -72,6 +72,8 @@ impl Running {
         } else {
             tracing::warn!("stopped with open streams, which are cut");
         }
+        drop(self.supervisor);
+        recording::end(self.recording).await;
         Ok(())
     }
 

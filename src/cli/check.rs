@@ -8,12 +8,14 @@ use clap::Args;
 
 use crate::cli::{FAULT, USAGE, fail, say};
 use crate::config::check::{Report, check};
+use crate::config::{Problem, Severity};
+use crate::discovery;
 use crate::schedule::registry::PLUGINS;
 
 const BAD: u8 = 1;
 
-/// Configurations are short: the file of a `ConfigMap` is at most 1 MiB.
-const LONGEST: u64 = 4 << 20;
+/// The longest file that is served with: that of a `ConfigMap`.
+const LONGEST: u64 = 1 << 20;
 
 /// Checks a configuration file: problems go to standard error, what it means with all defaults to standard output.
 #[derive(Args, Debug)]
@@ -32,7 +34,10 @@ pub(super) fn run(args: &CheckArgs) -> ExitCode {
         Ok(text) => text,
         Err(error) => return fail(USAGE, &format!("{name}: {error}")),
     };
-    let report = check(&text, &[PLUGINS]);
+    let mut report = check(&text, &[PLUGINS]);
+    if let Some(file) = report.discovery.clone() {
+        report.add(&text, listed(&file.path));
+    }
     match print(&report, &name, args.json) {
         Ok(()) if report.good() => ExitCode::SUCCESS,
         Ok(()) => ExitCode::from(BAD),
@@ -48,9 +53,28 @@ fn read(path: &Path) -> std::io::Result<String> {
         std::fs::File::open(path)?.take(LONGEST + 1).read_to_string(&mut text)?
     };
     if read as u64 > LONGEST {
-        return Err(std::io::Error::other("the file is longer than 4 MiB"));
+        return Err(std::io::Error::other("the file is longer than 1 MiB"));
     }
     Ok(text)
+}
+
+/// What is wrong with the file of endpoints, if it is here: it may be where the picker is to run.
+fn listed(path: &Path) -> Vec<Problem> {
+    let here = std::fs::metadata(path).is_ok_and(|metadata| metadata.is_file());
+    let Some(text) = here.then(|| read(path).ok()).flatten() else { return Vec::new() };
+    let (found, severity, hint) = match discovery::parse(&text) {
+        Ok(listing) => (listing.problems, Severity::Warning, "mend it, it is left out"),
+        Err(problems) => (problems, Severity::Error, "mend it, no endpoint is read"),
+    };
+    let file = path.display();
+    let told = |problem: Problem| {
+        let line = problem.line.map(|line| format!(":{line}")).unwrap_or_default();
+        let message = format!("{file}{line}: {}: {}", problem.path, problem.message);
+        let hint = problem.hint.unwrap_or_else(|| hint.to_owned());
+        let problem = Problem::told("dataLayer.discovery", &message).or_hint(hint);
+        Problem { severity, ..problem }
+    };
+    found.into_iter().map(told).collect()
 }
 
 fn print(report: &Report, name: &str, json: bool) -> anyhow::Result<()> {

@@ -3,8 +3,8 @@
 use serde::Serialize;
 
 use crate::config::document::Document;
-use crate::config::load;
-use crate::config::problem::{Problem, Severity};
+use crate::config::problem::{self, Problem, Severity};
+use crate::config::{FileDiscovery, Resolved, load, tree};
 use crate::schedule::registry::Plugin;
 
 /// The problems of a document, and what it says when they are no errors.
@@ -14,17 +14,35 @@ pub struct Report {
     pub problems: Vec<Problem>,
     /// The document written out; absent when there is an error.
     pub resolved: Option<Document>,
+    /// The file that it has the endpoints from.
+    #[serde(skip)]
+    pub discovery: Option<FileDiscovery>,
 }
 
 /// Checks a document with the plugins of `tables`.
 pub fn check(text: &str, tables: &[&'static [Plugin]]) -> Report {
     match load(Some(text), tables) {
-        Ok(resolved) => Report { problems: resolved.warnings, resolved: Some(resolved.document) },
-        Err(problems) => Report { problems, resolved: None },
+        Ok(Resolved { warnings, document, discovery, .. }) => {
+            Report { problems: warnings, resolved: Some(document), discovery }
+        }
+        Err(problems) => Report { problems, resolved: None, discovery: None },
     }
 }
 
 impl Report {
+    /// Adds problems of the same document, `text`, that were found elsewhere.
+    pub fn add(&mut self, text: &str, mut found: Vec<Problem>) {
+        problem::locate(
+            &mut found,
+            &tree::parse(text).map(|tree| tree.lines()).unwrap_or_default(),
+        );
+        self.problems.append(&mut found);
+        self.problems.sort_by_key(|problem| problem.line);
+        if !self.good() {
+            self.resolved = None;
+        }
+    }
+
     /// Whether a picker would start with the document.
     pub fn good(&self) -> bool {
         self.problems.iter().all(|problem| problem.severity == Severity::Warning)
@@ -53,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::config::sources;
-    use crate::config::tree::{self, Node, Value};
+    use crate::config::tree::{Node, Value};
     use crate::schedule::registry::{PLUGINS, find};
 
     fn folder() -> PathBuf {

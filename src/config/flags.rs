@@ -27,6 +27,9 @@ const MESSAGE_BYTES: u64 = 65 << 20;
 /// The least gRPC message: the longest piece of a body and its envelope.
 const LEAST_MESSAGE_BYTES: u64 = 128 << 10;
 
+/// The least recording: a few of the longest lines.
+const LEAST_TRACE_BYTES: u64 = 1 << 20;
+
 /// Flags of a serving process; the last of a repeated one counts.
 #[derive(Args, Clone, Debug)]
 #[command(args_override_self = true)]
@@ -40,6 +43,9 @@ pub struct Flags {
     /// What to serve, and how it is configured.
     #[command(flatten, next_help_heading = "Pool and policy")]
     pub pool: Pool,
+    /// What is told of decisions.
+    #[command(flatten, next_help_heading = "Decisions")]
+    pub decisions: Decisions,
     /// What to serve in Kubernetes.
     #[command(flatten, next_help_heading = "Kubernetes")]
     pub kubernetes: Kubernetes,
@@ -52,6 +58,9 @@ pub struct Flags {
     /// What is logged.
     #[command(flatten, next_help_heading = "Logs")]
     pub log: Log,
+    /// What is recorded.
+    #[command(flatten, next_help_heading = "Recording")]
+    pub recording: Recording,
     /// What has no effect.
     #[command(flatten)]
     pub later: Later,
@@ -154,6 +163,19 @@ pub struct Pool {
     pub failure_mode: Option<FailureMode>,
 }
 
+/// What is told of decisions.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Decisions {
+    /// Keep what there is to say of the last N decisions, in at most 128MiB: `/debug/decisions` on the admin port shows
+    /// them, and `lodesman explain --request-id` [default: none].
+    #[arg(long, value_name = "N", value_parser = kept)]
+    pub decision_log: Option<usize>,
+    /// Tell clients the id of the decision on their request, in the header `x-lodesman-decision` of the answer.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
+    pub decision_header: bool,
+}
+
 /// Scraping.
 #[derive(Args, Clone, Debug)]
 pub struct Scrape {
@@ -197,6 +219,18 @@ pub struct Log {
     /// Form of the log lines [default: text on a terminal, else json].
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
+}
+
+/// The recording of requests for `lodesman replay`.
+#[derive(Args, Clone, Debug)]
+pub struct Recording {
+    /// Record requests for `lodesman replay`: when they come, lengths, hashes of their blocks under a key that is thrown
+    /// away, model, outcome; no text. Ends when the file cannot be written.
+    #[arg(long, value_name = "FILE", value_parser = path)]
+    pub record_trace: Option<PathBuf>,
+    /// Bytes that the recording may have; after half of them it becomes FILE.1 and a new one is begun.
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = trace_bytes)]
+    pub record_trace_max_bytes: u64,
 }
 
 /// Form of log lines.
@@ -278,6 +312,11 @@ fn message_bytes(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|error| error.to_string())
 }
 
+fn trace_bytes(text: &str) -> Result<u64, String> {
+    let Quantity(bytes) = text.parse().map_err(|error| format!("{error}"))?;
+    if bytes < LEAST_TRACE_BYTES { Err("give at least 1MiB".to_owned()) } else { Ok(bytes) }
+}
+
 /// Go's spellings of a boolean.
 fn boolean(text: &str) -> Result<bool, String> {
     match text {
@@ -285,6 +324,10 @@ fn boolean(text: &str) -> Result<bool, String> {
         "0" | "f" | "F" | "false" | "FALSE" | "False" => Ok(false),
         _ => Err("give true or false".to_owned()),
     }
+}
+
+fn kept(text: &str) -> Result<usize, String> {
+    text.parse().map_err(|_error| "give a number of decisions".to_owned())
 }
 
 fn path(text: &str) -> Result<PathBuf, String> {

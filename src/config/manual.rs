@@ -7,11 +7,9 @@ use std::path::Path;
 use clap::{Args, Command};
 use expect_test::expect_file;
 
-use crate::config::{Flags, parameters, sources};
-use crate::schedule::registry::{Build, PLUGINS, Plugin};
+use crate::config::Flags;
 
-/// Whether a plugin is of a kind.
-type Is = fn(&Build) -> bool;
+mod plugins;
 
 const NOTE: &str =
     "<!-- Written by `UPDATE_EXPECT=1 cargo test config::manual`; edit the tables instead. -->\n";
@@ -38,7 +36,7 @@ schedulingProfiles:
 ```
 
 - `apiVersion` is `llm-d.ai/v1alpha1` or `llm-d.ai/v1`, which are one format here.
-- `plugins` lists instances: `type`, a `name` where it is not the type, `parameters`.
+- `plugins` lists instances: `type` (see [plugins](plugins.md)), a `name` where it is not the type, `parameters`.
 - `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
   absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers
   are one; without any of those the default policy holds. A request without a body goes to the least loaded of those that
@@ -73,7 +71,8 @@ good one stays.
 | `dataLayer.discovery` and its file | at the next start, which a warning says |
 | everything that is a flag | at the next start |
 
-The pool, what is in flight and what was learnt of the endpoints stay in any case. `lodesman_config_generation`,
+The pool, what is in flight and what was learnt of the endpoints stay in any case; what a plugin remembers, such as sessions,
+stays while its name, type and parameters do. `lodesman_config_generation`,
 `lodesman_config_reload_total{result}` and `lodesman_config_last_success_timestamp_seconds` tell what became of a change,
 `/debug/config` on the admin port shows the configuration in force and why the newest version is not.
 ";
@@ -92,34 +91,6 @@ What the reference does not have. Flags of the same meaning stand over it.
 
 fn configuration() -> String {
     let mut page = format!("{NOTE}{CONFIGURATION}");
-    let kinds: [(&str, Is); 9] = [
-        ("Filters", |build| matches!(build, Build::Filter(..) | Build::Both(..))),
-        ("Scorers", |build| matches!(build, Build::Scorer(_))),
-        ("Pickers", |build| matches!(build, Build::Picker(_))),
-        ("Saturation detectors", |build| matches!(build, Build::Detector(..))),
-        ("Admitters", |build| matches!(build, Build::Admitter(_))),
-        ("Producers", |build| matches!(build, Build::Producer(_))),
-        ("Profile handlers", |build| matches!(build, Build::Handler(_))),
-        ("Test aids", |build| matches!(build, Build::ServedVerifier)),
-        ("Parsers", |build| matches!(build, Build::Parser)),
-    ];
-    for (title, is) in kinds {
-        let rows: Vec<_> = PLUGINS.iter().filter(|plugin| is(&plugin.build)).collect();
-        if !rows.is_empty() {
-            section(
-                &mut page,
-                title,
-                rows.iter().map(|Plugin { name, summary, .. }| (*name, *summary)),
-            );
-        }
-    }
-    let discovery = (
-        "file-discovery",
-        "Reads endpoints from a file: `endpoints` with `name`, `address`, `port`, `namespace` and `labels`. An address is an IP \
-         address, a host name (one endpoint at each of its addresses) or a service such as `_http._tcp.example`, which \
-         needs no port.",
-    );
-    section(&mut page, "Sources", sources::TYPES.into_iter().chain([discovery]));
     page.push_str(OWN);
     for flag in commands().get_arguments().filter(|arg| is_limit(arg)) {
         let name = camel(flag.get_long().unwrap());
@@ -133,23 +104,6 @@ fn configuration() -> String {
         .unwrap();
     }
     page
-}
-
-/// A heading, and a row for each plugin and each of its parameters.
-fn section<'a>(page: &mut String, title: &str, plugins: impl Iterator<Item = (&'a str, &'a str)>) {
-    writeln!(page, "\n## {title}\n\n| type, parameters | default | |\n|---|---|---|").unwrap();
-    for (name, summary) in plugins {
-        writeln!(page, "| `{name}` | | {summary} |").unwrap();
-        for parameter in parameters::of(name) {
-            let default = match parameter.default {
-                None => "required".to_owned(),
-                Some("null") => String::new(),
-                Some(json) => format!("`{json}`"),
-            };
-            writeln!(page, "| – `{}` | {default} | {} |", parameter.name, parameter.summary)
-                .unwrap();
-        }
-    }
 }
 
 fn commands() -> Command {
@@ -211,6 +165,11 @@ fn current(page: &str, text: &str) {
 #[test]
 fn the_page_of_the_configuration_is_current() {
     current("configuration.md", &configuration());
+}
+
+#[test]
+fn the_page_of_the_plugins_is_current() {
+    current("plugins.md", &format!("{NOTE}{}", plugins::page()));
 }
 
 #[test]

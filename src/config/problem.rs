@@ -66,6 +66,9 @@ impl Problem {
         {
             return Self::error(path, what).hint(known_names(known));
         }
+        if let Some(field) = message.strip_prefix("missing field ") {
+            return Self::error(path, message).hint(format!("give {field}"));
+        }
         for (mark, wording) in MARKS {
             if let Some((what, instead)) = message.split_once(mark) {
                 return Self::error(path, what).hint(format!("{wording}{}", plain(instead)));
@@ -200,6 +203,7 @@ mod tests {
             ("unknown field `a`, there are no fields", "unknown field `a` | there are no fields"),
             ("n is 3, give 0 to 1", "n is 3 | give 0 to 1"),
             ("`soon` is no duration such as 2s", "`soon` is no duration | write for example 2s"),
+            ("missing field `a`", "missing field `a` | give `a`"),
             ("something else", "something else | "),
         ] {
             assert_eq!(hint(message), expected);

@@ -23,6 +23,11 @@ use self::instances::{Instance, Instances, Kind};
 use self::role::Role;
 use self::written::Parts;
 
+#[cfg(test)]
+pub(in crate::config) use self::deprecated::{ALIASES, instead_of};
+#[cfg(test)]
+pub(in crate::config) use self::reference::NOT_YET;
+
 mod attributes;
 mod data_layer;
 mod deprecated;
@@ -114,6 +119,7 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
     in_flight::check(&instances, &mut problems);
     attributes::check(&instances, &data.sources.engines, &mut problems);
     let facts = facts::resolve(&instances, &mut problems);
+    signals::check_staleness(&instances, &data.sources, &mut problems);
     session::check(file, &instances, &mut problems);
     flow_control::check(file, gates.flow_control, &instances, &mut problems);
     unused(file, &instances, &parsers, &mut problems);

@@ -10,6 +10,7 @@ use serde::Deserialize;
 
 use crate::config::engines::{BadSelector, Engine, Engines, Metric, Selector, Signal};
 use crate::pool::Attributes;
+use crate::pool::is_label_key;
 use crate::schedule::registry::{BadParameters, Parameters, parameters};
 use crate::units::GoDuration;
 
@@ -164,7 +165,7 @@ impl Page {
     fn read(raw: Parameters) -> Result<Self, BadParameters> {
         let page: Self = parameters(raw)?;
         if page.client_cert_path.is_some() != page.client_key_path.is_some() {
-            let message = "clientCertPath and clientKeyPath need each other";
+            let message = "clientCertPath and clientKeyPath need each other, give both or neither";
             return Err(BadParameters(message.to_owned()));
         }
         Ok(page)
@@ -207,7 +208,7 @@ impl TryFrom<String> for Path {
     fn try_from(text: String) -> Result<Self, String> {
         let path = text.parse::<http::uri::PathAndQuery>().ok();
         let path = path.filter(|path| path.as_str().starts_with('/'));
-        path.map(Self).ok_or_else(|| format!("`{text}` is no absolute path"))
+        path.map(Self).ok_or_else(|| format!("`{text}` is no absolute path such as /metrics"))
     }
 }
 
@@ -223,7 +224,12 @@ impl Extractor {
             configured.push(engine);
         }
         let mut engines = Engines::over_known(configured);
-        if let Some(key) = self.engine_label_key.filter(|key| !key.is_empty())
+        let key = self.engine_label_key.filter(|key| !key.is_empty());
+        if let Some(key) = key.as_deref().filter(|key| !is_label_key(key)) {
+            let message = format!("`{key}` is no key of a label such as llm-d.ai/engine-type");
+            return Err(BadParameters(message));
+        }
+        if let Some(key) = key
             && let Some(first) = engines.labels.first_mut()
         {
             *first = key.into();
@@ -233,7 +239,7 @@ impl Extractor {
             Some(name) if engines.list.iter().all(|engine| engine.name != *name) => {
                 let names: Vec<_> = engines.list.iter().map(|engine| &*engine.name).collect();
                 let known = names.join(", ");
-                Err(BadParameters(format!("no engine is named `{name}`, only {known}")))
+                Err(BadParameters(format!("no engine is named `{name}`, give one of {known}")))
             }
             _ => Ok(engines),
         }

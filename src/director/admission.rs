@@ -3,9 +3,11 @@
 //! The rule of the reference without queues: a request of priority 0 or more is always admitted, one below it is refused
 //! when the saturation of the candidates is 1.0 or more, or when an admitter refuses it.
 
+use std::sync::Arc;
+
 use crate::pool::Slot;
 use crate::schedule::profile::contained;
-use crate::schedule::{AdmitterStep, DetectorStep, Fault, PickContext};
+use crate::schedule::{AdmitterStep, DetectorStep, Fault, PickContext, Trace};
 
 /// Admits or refuses requests by how full the pool is.
 #[derive(Debug)]
@@ -43,15 +45,25 @@ impl Admission {
     }
 
     /// Judges a request of this priority that could go to these candidates.
-    pub(super) fn judge(&self, priority: i32, cx: PickContext<'_>, candidates: &[Slot]) -> Verdict {
+    pub(super) fn judge(
+        &self,
+        priority: i32,
+        cx: PickContext<'_>,
+        candidates: &[Slot],
+        trace: Option<&mut Trace>,
+    ) -> Verdict {
         if priority >= 0 {
             return Verdict::Admitted;
         }
         let Self { detector: DetectorStep { name, detector }, admitters } = self;
-        let full = || detector.saturation(cx, candidates) >= 1.0;
+        let mut saturation = None;
+        let full = || *saturation.insert(detector.saturation(cx, candidates)) >= 1.0;
         let mut verdict = Verdict::Admitted.and(name, full);
         for AdmitterStep { name, admitter } in admitters {
             verdict = verdict.and(name, || admitter.refuses(cx, candidates));
+        }
+        if let Some(trace) = trace {
+            trace.saturation = saturation.map(|saturation| (Arc::clone(name), saturation));
         }
         verdict
     }

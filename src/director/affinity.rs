@@ -1,7 +1,7 @@
 //! What a decision knows of the endpoints' caches, what it adds, and what answers correct.
 //!
 //! An engine tells how much of a prompt it had in its cache when it began to compute it. That is compared with what was
-//! believed: a miss costs the endpoint trust and room in the index (see [`Index::judge`] and [`Index::computed`]). Not
+//! believed: a miss costs the endpoint trust and room in the index (see [`Index::judge`] and [`Index::missed`]). Not
 //! held against it are
 //! - blocks of requests that it had yet to answer when this one was placed: it may not have computed them in time;
 //! - less than a block of the index and one of the engine, since hits are counted in whole blocks;
@@ -41,6 +41,11 @@ impl Affinity {
     pub(super) fn new(index: Arc<Index>, metrics: &Metrics) -> Self {
         let matches = metrics.prefix(&index.settings().name);
         Self { index, matches }
+    }
+
+    /// The same, counting elsewhere.
+    pub(super) fn aside(&self, metrics: &Metrics) -> Self {
+        Self::new(Arc::clone(&self.index), metrics)
     }
 
     /// Whether it is over this index.
@@ -115,22 +120,25 @@ impl Affinity {
         self.matches.reported(tokens(believed), cached);
         let (expected, one_block) = (tokens(settled), tokens(1).max(1));
         let engine_block = u64::from(snapshot.block_size(slot).unwrap_or(ENGINE_BLOCK_TOKENS));
-        let unsure = if prompt.text_bytes > 0 { expected / TEXT_SLACK } else { 0 };
+        let unsure = if prompt.text_bytes > 0 { expected.max(cached) / TEXT_SLACK } else { 0 };
         let short = expected.saturating_sub(cached);
         let missed = short > one_block + engine_block + unsure;
         if expected > 0 {
             let right = if missed { cached as f32 / expected as f32 } else { 1.0 };
             self.index.judge(endpoint.id, right, expected as f32 / FULL_WEIGHT_TOKENS);
         }
-        let missing = if missed { short / one_block } else { 0 };
-        let missing = usize::try_from(missing).unwrap_or(usize::MAX);
-        let capacity = snapshot.kv_capacity_tokens(slot);
-        self.index.computed(endpoint.id, chain, missing, capacity);
+        let blocks = |tokens: u64| usize::try_from(tokens / one_block).unwrap_or(usize::MAX);
+        if missed {
+            self.index.missed(endpoint.id, chain, blocks(short));
+        } else if cached > tokens(believed) + one_block + unsure {
+            let capacity = snapshot.kv_capacity_tokens(slot);
+            self.index.found(endpoint.id, chain, blocks(cached - unsure), capacity);
+        }
     }
 
     /// A fault of the index costs what it knows, never the request.
     fn guard(&self, work: impl FnOnce()) -> Option<Fault> {
-        (!contained(work)).then(|| Fault::Panicked(self.index.settings().name.clone()))
+        (!contained(work)).then(|| Fault::Panicked((&*self.index.settings().name).into()))
     }
 }
 

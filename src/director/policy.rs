@@ -39,6 +39,12 @@ impl Policy {
         Self { facts, ..self }.reading()
     }
 
+    /// Goes on with the plugins of the policy before it that are built of the same.
+    pub(super) fn after(mut self, before: &Self) -> Self {
+        self.profiles.resume(&before.profiles);
+        self
+    }
+
     /// Gathers the headers that are read.
     fn reading(mut self) -> Self {
         let admission = self.admission.iter().flat_map(Admission::headers);

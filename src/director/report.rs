@@ -1,8 +1,10 @@
 //! What was foretold of a request when it was placed, and what its engine said when it had answered.
 
+use crate::director::Director;
 use crate::pool::Endpoint;
 use crate::prefix::Chain;
 use crate::request::{Parsed, Usage};
+use crate::schedule::profile::contained;
 
 /// What was foretold of a request at its decision; to be handed back with its [`Report`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,6 +48,31 @@ pub struct Report<'a> {
     pub prediction: Prediction,
     /// What the engine said; its `prompt` is the whole prompt, with what was cached of it.
     pub usage: Usage,
+}
+
+impl Director {
+    /// A request was answered well, and its engine said what it took: what was believed is corrected.
+    ///
+    /// Reads no clock. A fault of ours costs what could be learnt.
+    pub fn reported(&self, report: Report<'_>) {
+        if !contained(|| self.learn(&report)) {
+            self.metrics.degraded("report", "panic");
+        }
+    }
+
+    fn learn(&self, report: &Report<'_>) {
+        let prompt = report.prediction.prompt;
+        if let Some(model) = report.model.filter(|_| prompt.text) {
+            let tokens = report.usage.prompt;
+            if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
+                self.metrics.calibrated(model, ratio.ratio());
+            }
+        }
+        if let Some(affinity) = &self.rules.load().affinity {
+            affinity.calibrated(self.calibration.of_all());
+            affinity.learn(&self.pool.load(), report);
+        }
+    }
 }
 
 impl Prediction {

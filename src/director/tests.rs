@@ -1,5 +1,6 @@
 use std::collections::BTreeMap;
 
+use super::place::EXPECTED_OUTPUT;
 use super::*;
 use crate::pool::{Adapters, EndpointSpec, Event, FailureMode, Models, Sample, Standing, State};
 use crate::prefix::Chain;
@@ -10,6 +11,7 @@ use crate::schedule::{DetectorStep, Profiles};
 use crate::server::clock;
 
 mod admission;
+mod explain;
 mod handlers;
 mod reports;
 

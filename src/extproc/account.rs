@@ -22,6 +22,23 @@ pub(in crate::extproc) struct Account {
     placed: Option<Placed>,
     answer: Answer,
     ended: Option<&'static str>,
+    /// What a request that was refused asked for.
+    refused: Option<Box<str>>,
+}
+
+/// How a request ended.
+#[derive(Debug)]
+pub(in crate::extproc) struct Ending {
+    /// When its headers came.
+    pub(in crate::extproc) received: Instant,
+    /// The label of its outcome.
+    pub(in crate::extproc) outcome: &'static str,
+    /// What was asked for.
+    pub(in crate::extproc) model: Option<Box<str>>,
+    /// Whether that is an adapter.
+    pub(in crate::extproc) adapter: bool,
+    /// Events of the answer's stream that passed.
+    pub(in crate::extproc) events: u64,
 }
 
 /// A request that was given an endpoint.
@@ -64,6 +81,7 @@ impl Drop for Running {
 struct Answer {
     status: u16,
     bytes: u64,
+    events: u64,
     streaming: bool,
     first_token: Option<Instant>,
     last_event: Option<Instant>,
@@ -91,7 +109,14 @@ pub(in crate::extproc) struct Who<'a> {
 
 impl Account {
     pub(in crate::extproc) fn new(metrics: Arc<Metrics>) -> Self {
-        Self { metrics, received: None, placed: None, answer: Answer::default(), ended: None }
+        Self {
+            metrics,
+            received: None,
+            placed: None,
+            answer: Answer::default(),
+            ended: None,
+            refused: None,
+        }
     }
 
     /// The headers of a request arrived.
@@ -159,6 +184,7 @@ impl Account {
         if self.ended.is_none() {
             self.series(who).error(code);
             self.ended = Some(outcome);
+            self.refused = who.target.map(Into::into);
         }
     }
 
@@ -191,6 +217,7 @@ impl Account {
     /// A piece of the answer passed.
     pub(in crate::extproc) fn passed(&mut self, bytes: usize, seen: Seen, now: Instant) {
         self.answer.bytes += bytes as u64;
+        self.answer.events += u64::from(seen.events);
         if bytes > 0
             && let Some(placed) = &mut self.placed
         {
@@ -238,9 +265,9 @@ impl Account {
         (self.answer.status < 400).then_some((&**endpoint, target.as_deref()))
     }
 
-    /// The stream is gone.
-    pub(in crate::extproc) fn closed(&mut self, sight: Sight, now: Instant) {
-        let Some(received) = self.received else { return };
+    /// The stream is gone. None where no headers came, or where it was said before.
+    pub(in crate::extproc) fn closed(&mut self, sight: Sight, now: Instant) -> Option<Ending> {
+        let received = self.received?;
         if sight == Sight::Partial && self.answer.status >= 400 {
             self.completed(None, now);
         }
@@ -256,7 +283,10 @@ impl Account {
             let lasted = seconds(Some(received), now);
             self.metrics.aborted.with_label_values(&[outcome]).observe(lasted);
         }
-        self.placed = None;
+        let placed = self.placed.take();
+        let adapter = placed.as_ref().is_some_and(|placed| placed.in_flight.adapts());
+        let model = placed.and_then(|placed| placed.target).or_else(|| self.refused.take());
+        Some(Ending { received, outcome, model, adapter, events: self.answer.events })
     }
 
     fn tokens(&self, series: &Series, usage: Usage, now: Instant) {

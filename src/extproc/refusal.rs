@@ -12,7 +12,10 @@ use crate::director::Rejection;
 use crate::extproc::reply::set;
 use crate::request::{BodyError, Dialect};
 use crate::wire::processing_response::Response;
-use crate::wire::{GrpcStatus, HeaderMutation, HttpStatus, ImmediateResponse, ProcessingResponse};
+use crate::wire::{
+    GrpcStatus, HeaderMutation, HeaderValueOption, HttpStatus, ImmediateResponse,
+    ProcessingResponse,
+};
 
 /// Seconds after which a refused client may try again.
 const RETRY_AFTER: &str = "1";
@@ -119,15 +122,13 @@ impl Refusal {
         self.terms().code
     }
 
-    /// The answer in the client's dialect.
+    /// The answer in the client's dialect, with these headers and its own.
     pub(in crate::extproc) fn reply(
         &self,
         dialect: Dialect,
-        request_id: &Bytes,
+        mut headers: Vec<HeaderValueOption>,
     ) -> ProcessingResponse {
         let terms = self.terms();
-        let mut headers = Vec::with_capacity(4);
-        headers.push(set("x-request-id", request_id.clone()));
         headers.extend(terms.reason.map(|reason| set("x-llm-d-request-dropped-reason", reason)));
         if matches!(terms.status, 429 | 503) {
             headers.push(set("retry-after", RETRY_AFTER));
@@ -202,7 +203,7 @@ mod tests {
 
     fn told(refusal: &Refusal, dialect: Dialect) -> ImmediateResponse {
         let id = Bytes::from_static(b"id-1");
-        match refusal.reply(dialect, &id).response {
+        match refusal.reply(dialect, vec![set("x-request-id", id)]).response {
             Some(Response::ImmediateResponse(immediate)) => immediate,
             other => panic!("{other:?}"),
         }

@@ -314,6 +314,7 @@ impl Exchange {
         let Target { model: target, object } = target;
         self.chain = chain;
         self.prediction = decision.prediction;
+        self.prompt_tokens = parsed.prompt_tokens;
         let model = parsed.model_name();
         self.answer.expect(self.api, model.zip(target.as_deref()));
         if ended != Ended::Trailers {

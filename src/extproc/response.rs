@@ -50,6 +50,11 @@ impl Answer {
         self.phase != Phase::Headers
     }
 
+    /// What the answer says of its tokens, as far as it was read.
+    pub(in crate::extproc) fn usage(&self) -> Option<Usage> {
+        Some(self.whole(self.reader.as_ref()?.usage()?))
+    }
+
     /// Usage whose prompt is the whole of it: Anthropic's API counts what was cached apart.
     fn whole(&self, usage: Usage) -> Usage {
         let apart = usage.cached.filter(|_| self.api == Some(Api::Messages)).unwrap_or(0);
@@ -96,6 +101,9 @@ impl Exchange {
         let mut change = self.unmeasured();
         if self.settings.report_served {
             let report = reply::set(SERVED_REPORT, metadata::served_report(metadata));
+            change.headers.get_or_insert_default().set_headers.push(report);
+        }
+        if let Some(report) = self.decision_report() {
             change.headers.get_or_insert_default().set_headers.push(report);
         }
         if let Some(endpoint) = self.account.endpoint() {

@@ -9,6 +9,7 @@ use crate::wire::{HttpHeaders, ProcessingRequest};
 use self::rig::{CHAT, Rig, word};
 
 mod observed;
+mod passed;
 mod prefix;
 mod rig;
 mod routes;

@@ -46,7 +46,7 @@ impl Attributes {
     /// The most of an endpoint.
     pub const MOST: usize = 16;
 
-    /// What every engine may tell besides, by the reference's names.
+    /// The reference's names for what every engine may tell, which need no configuration.
     pub const COMMON: [&str; 6] = [
         "WaitingQueueSize",
         "RunningRequestsSize",
@@ -55,6 +55,11 @@ impl Attributes {
         "CacheNumBlocks",
         "MaxActiveModels",
     ];
+
+    /// All of them.
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = (&str, f32)> {
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, *value))
+    }
 
     fn find(&self, key: &str) -> Option<f32> {
         let mut all = self.0.iter().flat_map(|all| all.iter());
@@ -72,23 +77,15 @@ impl FromIterator<Attribute> for Attributes {
 impl Sample {
     /// A number by its name: the configured one, else the reference's for what every engine may tell.
     pub(in crate::pool) fn attribute(&self, key: &str) -> Option<f32> {
-        self.attributes.find(key).or_else(|| self.common(key))
-    }
-
-    /// A number by one of the names [`Attributes::COMMON`].
-    fn common(&self, key: &str) -> Option<f32> {
-        let count = |count: Option<u32>| count.map(|count| count as f32);
-        let adapters = self.adapters.as_ref().and_then(|adapters| adapters.slots);
-        let numbers = [
-            self.waiting,
-            self.running,
-            self.kv_usage,
-            count(self.block_size),
-            count(self.blocks),
-            count(adapters),
-        ];
-        let mut named = Attributes::COMMON.into_iter().zip(numbers);
-        named.find(|(name, _)| *name == key)?.1
+        self.attributes.find(key).or_else(|| match key {
+            "WaitingQueueSize" => self.waiting,
+            "RunningRequestsSize" => self.running,
+            "KVCacheUsagePercent" => self.kv_usage,
+            "CacheBlockSize" => self.block_size.map(|size| size as f32),
+            "CacheNumBlocks" => self.blocks.map(|blocks| blocks as f32),
+            "MaxActiveModels" => self.adapters.as_ref()?.slots.map(|slots| slots as f32),
+            _ => None,
+        })
     }
 
     /// Whether the page told no load: then it is no page of the engine.
@@ -123,6 +120,16 @@ mod tests {
         assert_eq!(sample.attribute("CacheNumBlocks"), Some(9.0));
         assert_eq!(sample.attribute("KVCacheUsagePercent"), None);
         sample.attributes = [named(1), ("WaitingQueueSize".into(), -7.0)].into_iter().collect();
+        let all = Sample {
+            waiting: Some(1.0),
+            running: Some(1.0),
+            kv_usage: Some(1.0),
+            block_size: Some(1),
+            blocks: Some(1),
+            adapters: Some(Arc::new(Adapters { slots: Some(1), ..Adapters::default() })),
+            ..Sample::default()
+        };
+        assert!(Attributes::COMMON.iter().all(|name| all.attribute(name) == Some(1.0)));
         let found = ["a1", "a", "", "WaitingQueueSize"].map(|key| sample.attribute(key));
         assert_eq!(found, [Some(1.0), None, None, Some(-7.0)]);
     }

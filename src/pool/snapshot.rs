@@ -42,6 +42,17 @@ pub(in crate::pool) struct Members {
     by_ip: HashMap<IpAddr, SmallVec<[Slot; 1]>>,
 }
 
+/// The endpoints of a snapshot without what was read from them.
+#[derive(Clone, Debug, Default)]
+pub struct Roster(Arc<Members>);
+
+impl Roster {
+    /// The endpoint of a slot; none when the slot was free.
+    pub fn endpoint(&self, slot: Slot) -> Option<&Arc<Endpoint>> {
+        self.0.by_slot.get(slot.index())?.as_ref()
+    }
+}
+
 /// A sample, when it was read and how long it may be used.
 #[derive(Clone, Debug)]
 pub(in crate::pool) struct Scraped {
@@ -89,6 +100,11 @@ impl Snapshot {
     /// The endpoint of a slot; none when the slot is free.
     pub fn endpoint(&self, slot: Slot) -> Option<&Arc<Endpoint>> {
         self.members.by_slot.get(slot.index())?.as_ref()
+    }
+
+    /// Who is in the pool, to be kept: cheap, and shared until membership changes.
+    pub fn roster(&self) -> Roster {
+        Roster(Arc::clone(&self.members))
     }
 
     /// The value of an endpoint's label; none when it has no such label.

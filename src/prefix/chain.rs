@@ -102,7 +102,8 @@ impl Hashing {
     }
 
     /// The chain of a prompt for `model` (an adapter is asked for as a model) and `salt`: prompts that differ in either
-    /// have no hash in common.
+    /// have no hash in common. Nothing else separates tenants, as nothing else does in an engine's cache: the fairness id
+    /// and the objective do not.
     pub fn end(self, model: Option<&str>, salt: Option<&str>) -> Chain {
         let Self { seed, lead, text, ended: _, media } = self;
         let key = keyed(keyed(seed, model), salt);

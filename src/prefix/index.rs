@@ -100,7 +100,7 @@ impl Index {
         let caches = self.caches.read();
         for &slot in candidates {
             if let Some(place) = caches.get(slot.index()) {
-                hits.trusted(slot, place.trust.share());
+                hits.trusted(slot, place.trust.credit());
             }
         }
     }
@@ -127,19 +127,27 @@ impl Index {
         let Some(cache) = self.cache(id) else { return };
         let Some(blocks) = &mut *cache.blocks.lock() else { return };
         blocks.turn();
-        self.touch(id.slot, blocks, chain, self.capacity(capacity));
+        self.touch(id.slot, blocks, chain.hashes(), self.capacity(capacity));
     }
 
-    /// An endpoint has computed a prompt that it was given, so it has its blocks now; of those that it was believed to
-    /// have, so many were `missing`.
+    /// An endpoint had so many blocks of a prompt as it began to compute it: more than it was believed to have.
+    pub fn found(&self, id: EndpointId, chain: &Chain, blocks: usize, capacity: Option<u64>) {
+        let Some(cache) = self.known(id) else { return };
+        let Some(held) = &mut *cache.blocks.lock() else { return };
+        let hashes = chain.hashes().get(..blocks).unwrap_or_else(|| chain.hashes());
+        self.touch(id.slot, held, hashes, self.capacity(capacity));
+    }
+
+    /// An endpoint lacked so many blocks of a prompt that it was believed to have.
     ///
-    /// It had to make room for what was missing, as for any new block: as many of the oldest are gone.
-    pub fn computed(&self, id: EndpointId, chain: &Chain, missing: usize, capacity: Option<u64>) {
-        let Some(cache) = self.known(id).filter(|_| !chain.hashes().is_empty()) else { return };
-        let Some(blocks) = &mut *cache.blocks.lock() else { return };
-        self.touch(id.slot, blocks, chain, self.capacity(capacity));
-        let own = chain.hashes().len().min(blocks.len());
-        self.evict(id.slot, blocks, (blocks.len() - own).saturating_sub(missing) + own);
+    /// It has computed them, so it has them now; but it made room for them as for any new block, so as many of the oldest
+    /// are gone, if others than the prompt's.
+    pub fn missed(&self, id: EndpointId, chain: &Chain, blocks: usize) {
+        let Some(cache) = self.known(id) else { return };
+        if let Some(held) = &mut *cache.blocks.lock() {
+            let left = held.len().saturating_sub(blocks);
+            self.evict(id.slot, held, left.max(chain.hashes().len()));
+        }
     }
 
     /// An endpoint said what it had: `right` is the share of what it was believed to have, `weight` how much that tells,
@@ -156,8 +164,8 @@ impl Index {
         self.scale.store(scale.to_bits(), Ordering::Relaxed);
     }
 
-    fn touch(&self, slot: Slot, blocks: &mut Lru, chain: &Chain, capacity: usize) {
-        let hashes = chain.hashes().get(..capacity).unwrap_or_else(|| chain.hashes());
+    fn touch(&self, slot: Slot, blocks: &mut Lru, hashes: &[u64], capacity: usize) {
+        let hashes = hashes.get(..capacity).unwrap_or(hashes);
         for &hash in hashes.iter().rev() {
             if blocks.touch(hash) {
                 self.add(hash, slot);

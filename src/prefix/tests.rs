@@ -202,24 +202,30 @@ fn what_was_missing_is_made_room_for_by_the_oldest() {
     for prompt in [&b"abcd"[..], b"xyz", b"123"] {
         index.record(id, &chain(&index, prompt), None);
     }
-    index.computed(id, &chain(&index, b"123"), 2, None);
-    let left = |prompt| blocks(&index, prompt, snapshot.ready())[0];
-    assert_eq!((left(b"abcd"), left(b"xyz"), left(b"123")), (2, 3, 3));
-    index.computed(id, &chain(&index, b"xyz"), 100, None);
-    assert_eq!((left(b"abcd"), left(b"xyz"), left(b"123")), (0, 3, 0), "it has what it computed");
+    let left = || [&b"abcd"[..], b"xyz", b"123"].map(|it| blocks(&index, it, snapshot.ready())[0]);
+    let missed = |blocks| index.missed(id, &chain(&index, b"123"), blocks);
+    missed(2);
+    assert_eq!(left(), [2, 3, 3]);
+    missed(3);
+    assert_eq!(left(), [0, 2, 3]);
+    missed(usize::MAX);
+    assert_eq!((left(), index.len()), ([0, 0, 3], 3), "it has what it computed");
 }
 
 #[test]
-fn a_prompt_that_was_evicted_while_it_was_computed_is_known_again() {
+fn what_was_found_is_known_up_to_there_and_within_the_cache() {
     let (snapshot, index) = (fixture::snapshot(1), Index::new(Settings::default(), 1));
-    let (id, prompt) = (ids(&snapshot)[0], chain(&index, b"abcd"));
-    index.record(id, &prompt, tokens(4));
-    index.record(id, &chain(&index, b"xyz"), tokens(4));
-    index.computed(id, &prompt, 0, tokens(4));
-    assert_eq!(blocks(&index, b"abcd", snapshot.ready()), [4]);
+    let (id, prompt) = (ids(&snapshot)[0], chain(&index, b"abcdef"));
+    index.found(id, &prompt, 4, tokens(4));
+    assert!(index.is_empty(), "who was given nothing is not known");
+    index.record(id, &chain(&index, b"xyz"), tokens(5));
+    index.found(id, &prompt, 4, tokens(5));
+    let left = |it| blocks(&index, it, snapshot.ready())[0];
+    assert_eq!((left(b"abcdef"), left(b"xyz")), (4, 1));
     index.keep(|_| false);
-    index.computed(id, &prompt, 0, None);
-    assert!(index.is_empty(), "who has left computes nothing");
+    index.found(id, &prompt, 4, None);
+    index.missed(id, &prompt, 1);
+    assert!(index.is_empty(), "who has left has nothing");
 }
 
 #[test]
@@ -247,7 +253,9 @@ fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
         snapshot.ready().iter().map(|&slot| hits.tokens(slot)).collect::<Vec<_>>()
     };
     assert_eq!(tokens(), [256, 256]);
-    (0..100).for_each(|_| index.judge(ids[0], 0.5, 1.0));
+    (0..100).for_each(|_| index.judge(ids[0], 0.6, 1.0));
+    assert_eq!(tokens(), [256, 256], "most of it is right");
+    (0..100).for_each(|_| index.judge(ids[0], 0.25, 1.0));
     assert_eq!(tokens(), [128, 256]);
     index.keep(|id| id != ids[0]);
     let next = EndpointId { slot: ids[0].slot, epoch: ids[1].epoch + 1 };
@@ -256,12 +264,13 @@ fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
     assert_eq!(tokens(), [256, 256], "who takes the slot over is another");
 }
 
-/// One step of a history: an endpoint is given a prompt with so many blocks of cache, has computed one of which so many
-/// were missing, or is replaced.
+/// One step of a history: an endpoint is given a prompt with so many blocks of cache, had so many blocks of one, lacked so
+/// many, or is replaced.
 #[derive(Clone, Debug)]
 enum Step {
     Record(usize, Vec<u8>, usize),
-    Computed(usize, Vec<u8>, usize),
+    Found(usize, Vec<u8>, usize),
+    Missed(usize, Vec<u8>, usize),
     Replace(usize),
 }
 
@@ -272,32 +281,34 @@ fn prompt() -> impl Strategy<Value = Vec<u8>> {
 fn step() -> impl Strategy<Value = Step> {
     prop_oneof![
         9 => (0..4_usize, prompt(), 1..24_usize).prop_map(|(at, prompt, room)| Step::Record(at, prompt, room)),
-        4 => (0..4_usize, prompt(), 0..8_usize).prop_map(|(at, prompt, missing)| Step::Computed(at, prompt, missing)),
+        2 => (0..4_usize, prompt(), 0..14_usize).prop_map(|(at, prompt, had)| Step::Found(at, prompt, had)),
+        2 => (0..4_usize, prompt(), 0..8_usize).prop_map(|(at, prompt, lacked)| Step::Missed(at, prompt, lacked)),
         1 => (0..4_usize).prop_map(Step::Replace),
     ]
 }
 
-/// Beginnings of prompts, least recently used first.
-type Model = [Vec<Vec<u8>>; 4];
+/// Beginnings of prompts, least recently used first; none before the first.
+type Model = [Option<Vec<Vec<u8>>>; 4];
 
 fn play(model: &mut Model, step: &Step) {
     match step {
-        Step::Record(at, prompt, room) => {
-            let has = &mut model[*at];
+        Step::Record(at, prompt, room) if !prompt.is_empty() => {
+            let has = model[*at].get_or_insert_default();
             touch(has, prompt, *room);
-            if !prompt.is_empty() {
-                has.drain(..has.len().saturating_sub(*room));
+            has.drain(..has.len().saturating_sub(*room));
+        }
+        Step::Record(..) => {}
+        Step::Found(at, prompt, had) => {
+            if let Some(has) = &mut model[*at] {
+                touch(has, prompt, *had);
             }
         }
-        Step::Computed(at, prompt, missing) => {
-            let has = &mut model[*at];
-            if !has.is_empty() {
-                touch(has, prompt, usize::MAX);
-                let others = has.len() - prompt.len();
-                has.drain(..if prompt.is_empty() { 0 } else { others.min(*missing) });
+        Step::Missed(at, prompt, lacked) => {
+            if let Some(has) = &mut model[*at] {
+                has.drain(..has.len().saturating_sub(prompt.len()).min(*lacked));
             }
         }
-        Step::Replace(at) => model[*at].clear(),
+        Step::Replace(at) => model[*at] = None,
     }
 }
 
@@ -320,8 +331,11 @@ proptest! {
             play(&mut model, step);
             match step {
                 Step::Record(at, prompt, room) => index.record(ids[*at], &chain(&index, prompt), tokens(*room)),
-                Step::Computed(at, prompt, missing) => {
-                    index.computed(ids[*at], &chain(&index, prompt), *missing, None);
+                Step::Found(at, prompt, had) => {
+                    index.found(ids[*at], &chain(&index, prompt), *had, None);
+                }
+                Step::Missed(at, prompt, lacked) => {
+                    index.missed(ids[*at], &chain(&index, prompt), *lacked);
                 }
                 Step::Replace(at) => {
                     let gone = ids[*at];
@@ -330,6 +344,7 @@ proptest! {
                 }
             }
         }
+        let model = model.map(Option::unwrap_or_default);
         prop_assert_eq!(index.len(), model.iter().map(Vec::len).sum::<usize>());
         for prompt in &asked {
             let contiguous = |has: &Vec<Vec<u8>>| {

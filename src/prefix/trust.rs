@@ -23,6 +23,12 @@ impl Trust {
         f32::from_bits(self.0.load(Ordering::Relaxed))
     }
 
+    /// The share of what is believed that counts. Every cache has forgotten something that is believed in; that is no
+    /// reason to doubt the rest, so all of it counts while more than half of it is right.
+    pub(super) fn credit(&self) -> f32 {
+        (2.0 * self.share()).min(1.0)
+    }
+
     /// An answer said that so much was right; its `weight` is 0.0 ..= 1.0. Of two at one instant one may be lost.
     pub(super) fn hear(&self, right: f32, weight: f32) {
         let trust = self.share();

@@ -32,6 +32,9 @@ pub struct Figures {
     /// Prompt tokens computed that some pod had computed before.
     #[serde(serialize_with = "rounded")]
     pub recomputed_tokens: f64,
+    /// Requests that were answered and count.
+    #[serde(serialize_with = "rounded")]
+    pub requests: f64,
     /// Requests too large for any cache.
     #[serde(serialize_with = "rounded")]
     pub left_out: f64,
@@ -87,6 +90,7 @@ impl Figures {
             max_over_mean: most / mean,
             adapter_loads: outcome.adapter_loads as f64,
             recomputed_tokens: outcome.recomputed_tokens as f64,
+            requests: served.len() as f64,
             left_out: outcome.left_out as f64,
             refused: outcome.refused as f64,
         }
@@ -121,6 +125,7 @@ impl Figures {
             max_over_mean: of(|run| run.max_over_mean),
             adapter_loads: of(|run| run.adapter_loads),
             recomputed_tokens: of(|run| run.recomputed_tokens),
+            requests: of(|run| run.requests),
             left_out: of(|run| run.left_out),
             refused: of(|run| run.refused),
         }

@@ -118,8 +118,8 @@ impl Kind {
             Arrival::new(Duration::ZERO, &[Segment { tokens, ..own }], shape.output_tokens)
         };
         match self {
-            Self::Shareable(share) if dice.f64() < share => after(one_of(choices, dice)),
-            Self::HotPrefix(share) if dice.f64() < share => after(0),
+            Self::Shareable(of) if dice.f64() < of => after(one_of(choices, dice)),
+            Self::HotPrefix(of) if dice.f64() < of => after(0),
             Self::HotPrefix(_) => alone(shape.prefix_tokens + shape.own_tokens),
             Self::Shareable(_) | Self::Burst(_) => alone(shape.own_tokens),
             Self::Adapters(adapters) => {

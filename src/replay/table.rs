@@ -123,6 +123,7 @@ mod tests {
             max_over_mean: 1.25,
             adapter_loads: 0.0,
             recomputed_tokens: 1_000.0,
+            requests: 100.0,
             left_out: 0.0,
             refused: 0.0,
         };

@@ -6,6 +6,8 @@
 //!
 //! In a profile the same plugin is a filter: it keeps the endpoints that are less full than `1 + headroom`.
 
+use std::sync::Arc;
+
 use crate::pool::Slot;
 use crate::schedule::profile::sound;
 use crate::schedule::registry::BadParameters;
@@ -33,7 +35,7 @@ pub trait Detector: Filter {
 #[derive(Debug)]
 pub struct DetectorStep {
     /// Its name.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The detector.
     pub detector: Box<dyn Detector>,
 }

@@ -23,6 +23,11 @@ impl Headers {
         }
     }
 
+    /// The name of each, and the length of its value in bytes.
+    pub fn lengths(&self) -> impl Iterator<Item = (&Arc<str>, usize)> {
+        self.0.iter().map(|(name, value)| (name, value.len()))
+    }
+
     /// The value of a header; none when the request has it not, or when no plugin has named it.
     pub fn find(&self, name: &str) -> Option<&[u8]> {
         self.0.iter().find(|(taken, _)| **taken == *name).map(|(_, value)| &**value)

@@ -12,7 +12,7 @@ use smallvec::SmallVec;
 
 use crate::pool::{Endpoint, Slot};
 use crate::schedule::registry::Empty;
-use crate::schedule::{Filter, PickContext, Picker, Scorer, least};
+use crate::schedule::{Filter, LeftOut, PickContext, Picker, Scorer, Trace, least};
 
 /// Filters, scorers and a picker under the names of the configuration.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ pub struct Profile {
 #[derive(Debug)]
 pub struct FilterStep {
     /// Its name in the configuration.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What it means when it leaves nothing.
     pub empty: Empty,
     /// The filter; the same where several profiles name it.
@@ -40,7 +40,7 @@ pub struct FilterStep {
 #[derive(Debug)]
 pub struct ScorerStep {
     /// Its name in the configuration.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// What its scores are multiplied by; 1.0 unless configured.
     pub weight: f32,
     /// The scorer; the same where several profiles name it.
@@ -51,7 +51,7 @@ pub struct ScorerStep {
 #[derive(Debug)]
 pub struct PickerStep {
     /// Its name in the configuration.
-    pub name: Box<str>,
+    pub name: Arc<str>,
     /// The picker.
     pub picker: Box<dyn Picker>,
 }
@@ -76,6 +76,8 @@ pub struct Scratch {
     pub total: Vec<f32>,
     /// Positions of the chosen candidates, best first.
     pub chosen: Vec<usize>,
+    /// What is noted on the way; none while nobody asks.
+    pub trace: Option<Box<Trace>>,
     column: Vec<f32>,
     before: Vec<Slot>,
 }
@@ -84,6 +86,25 @@ impl Scratch {
     /// The chosen endpoints, best first.
     pub fn chosen(&self) -> impl Iterator<Item = Slot> {
         self.chosen.iter().filter_map(|&at| self.candidates.get(at).copied())
+    }
+
+    /// Lets a step before the filters remove candidates.
+    pub(crate) fn narrow(&mut self, why: LeftOut, step: impl FnOnce(&mut Vec<Slot>)) {
+        let Self { candidates, before, trace, .. } = self;
+        if trace.is_some() {
+            before.clone_from(candidates);
+        }
+        step(candidates);
+        if let Some(trace) = trace {
+            trace.left_out(before, candidates, why);
+        }
+    }
+
+    /// Notes the choice that stands.
+    pub(crate) fn note_choice(&mut self, by_policy: bool) {
+        if let Some(trace) = &mut self.trace {
+            trace.chose(&self.candidates, &self.chosen, by_policy);
+        }
     }
 }
 
@@ -100,11 +121,11 @@ pub struct Pass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The named plugin panicked.
-    Panicked(Box<str>),
+    Panicked(Arc<str>),
     /// The deadline passed before the named scorer.
-    Late(Box<str>),
+    Late(Arc<str>),
     /// The named picker chose nothing although there were candidates.
-    ChoseNothing(Box<str>),
+    ChoseNothing(Arc<str>),
 }
 
 /// Why a pass chose nothing.
@@ -151,6 +172,7 @@ impl Profile {
             let load = |slot| cx.snapshot.in_flight(slot);
             scratch.chosen.extend(least(&scratch.candidates, limits.dice, load));
         }
+        scratch.note_choice(pass.by_policy);
         Ok(pass)
     }
 
@@ -193,19 +215,24 @@ impl Profile {
         runs: impl Fn(&FilterStep) -> bool,
     ) -> Result<Pass, Refusal> {
         let mut pass = Pass { by_policy: true, ..Pass::default() };
+        if let Some(trace) = &mut scratch.trace {
+            trace.began(&scratch.candidates, limits.dice);
+        }
         for step in self.filters.iter().filter(|step| runs(step)) {
             scratch.before.clone_from(&scratch.candidates);
             let done = contained(|| step.filter.filter(cx, &mut scratch.candidates));
-            let fault = (!done).then(|| Fault::Panicked(step.name.clone()));
+            if !done {
+                scratch.candidates.clone_from(&scratch.before);
+            }
+            if let Some(trace) = &mut scratch.trace {
+                trace.filtered(cx, step, (&scratch.before, &scratch.candidates), !done);
+            }
+            let fault = (!done).then(|| Fault::Panicked(Arc::clone(&step.name)));
             match fault {
                 Some(fault) if !limits.leave_out_filters => {
                     return Err(Refusal::FilterFailed(fault));
                 }
-                Some(fault) => {
-                    pass.faults.push(fault);
-                    std::mem::swap(&mut scratch.candidates, &mut scratch.before);
-                }
-                None => {}
+                fault => pass.faults.extend(fault),
             }
             if scratch.candidates.is_empty() {
                 return Err(Refusal::NoneLeft(step.empty));
@@ -225,19 +252,23 @@ impl Profile {
         scratch: &mut Scratch,
         pass: &mut Pass,
     ) {
-        let Scratch { candidates, total, column, .. } = scratch;
+        let Scratch { candidates, total, column, trace, .. } = scratch;
         total.clear();
         total.resize(candidates.len(), 0.0);
         for step in &self.scorers {
             if (limits.late)() {
-                pass.faults.push(Fault::Late(step.name.clone()));
+                pass.faults.push(Fault::Late(Arc::clone(&step.name)));
                 pass.by_policy = false;
                 return;
             }
             column.clear();
             column.resize(candidates.len(), 0.0);
-            if !contained(|| step.scorer.score(cx, candidates, column)) {
-                pass.faults.push(Fault::Panicked(step.name.clone()));
+            let done = contained(|| step.scorer.score(cx, candidates, column));
+            if let Some(trace) = trace {
+                trace.scored(cx, step, candidates, done.then_some(column));
+            }
+            if !done {
+                pass.faults.push(Fault::Panicked(Arc::clone(&step.name)));
                 continue;
             }
             total
@@ -245,8 +276,11 @@ impl Profile {
                 .zip(&*column)
                 .for_each(|(sum, score)| *sum += step.weight * sound(*score));
         }
+        if let Some(trace) = trace {
+            trace.summed(&self.picker, total);
+        }
         if (limits.late)() {
-            pass.faults.push(Fault::Late(self.picker.name.clone()));
+            pass.faults.push(Fault::Late(Arc::clone(&self.picker.name)));
             pass.by_policy = false;
         }
     }
@@ -255,12 +289,12 @@ impl Profile {
     fn choose(&self, limits: Limits<'_>, scratch: &mut Scratch, pass: &mut Pass) -> bool {
         let Scratch { candidates, total, chosen, .. } = scratch;
         if !contained(|| self.picker.picker.pick(total, limits.dice, chosen)) {
-            pass.faults.push(Fault::Panicked(self.picker.name.clone()));
+            pass.faults.push(Fault::Panicked(Arc::clone(&self.picker.name)));
             return false;
         }
         chosen.retain(|&at| at < candidates.len());
         if chosen.is_empty() {
-            pass.faults.push(Fault::ChoseNothing(self.picker.name.clone()));
+            pass.faults.push(Fault::ChoseNothing(Arc::clone(&self.picker.name)));
         }
         !chosen.is_empty()
     }
@@ -293,7 +327,7 @@ impl Fault {
 }
 
 /// A score as it counts.
-pub(in crate::schedule) fn sound(score: f32) -> f32 {
+pub(crate) fn sound(score: f32) -> f32 {
     if score.is_nan() { 0.0 } else { score.clamp(0.0, 1.0) }
 }
 

@@ -1,8 +1,12 @@
 //! The profiles of a configuration, and what chooses among them.
 
+use std::collections::HashMap;
+use std::sync::Arc;
+
 use crate::schedule::handler::Handler;
 use crate::schedule::handler::single_profile::SingleProfile;
-use crate::schedule::{PickContext, Profile, Relay};
+use crate::schedule::registry::Parameters;
+use crate::schedule::{Filter, PickContext, Profile, Relay, Scorer};
 
 /// Profiles under their names, with their handler.
 #[derive(Debug)]
@@ -10,6 +14,20 @@ pub struct Profiles {
     names: Vec<Box<str>>,
     list: Vec<Profile>,
     handler: Box<dyn Handler>,
+    instances: HashMap<Box<str>, Instance>,
+}
+
+/// A plugin of profiles; several may name it.
+#[derive(Clone, Debug)]
+pub struct Instance {
+    /// Its type.
+    pub type_name: &'static str,
+    /// What it was built of.
+    pub parameters: Parameters,
+    /// None where it does not filter.
+    pub filter: Option<Arc<dyn Filter>>,
+    /// None where it does not score.
+    pub scorer: Option<Arc<dyn Scorer>>,
 }
 
 impl Profiles {
@@ -19,12 +37,40 @@ impl Profiles {
         handler: Box<dyn Handler>,
     ) -> Self {
         let (names, list) = profiles.into_iter().unzip();
-        Self { names, list, handler }
+        Self { names, list, handler, instances: HashMap::new() }
     }
 
-    /// The one that a request runs; none where it asks for one that is not there.
-    pub fn choose(&self, cx: PickContext<'_>) -> Option<&Profile> {
-        self.list.get(self.handler.choose(cx, &self.names)?)
+    /// The same, of plugins that are built of this, by their names: what they remember can outlive the profiles.
+    #[must_use]
+    pub fn of(self, instances: HashMap<Box<str>, Instance>) -> Self {
+        Self { instances, ..self }
+    }
+
+    /// Takes the plugins of profiles before these over that were built of the same, with what they remember.
+    pub fn resume(&mut self, before: &Self) {
+        for (name, instance) in &mut self.instances {
+            let same = before.instances.get(name).filter(|before| before.is_like(instance));
+            if let Some(same) = same {
+                instance.clone_from(same);
+            }
+        }
+        let named = |name: &str| self.instances.get(name);
+        for profile in &mut self.list {
+            for step in &mut profile.filters {
+                let filter = named(&step.name).and_then(|instance| instance.filter.as_ref());
+                step.filter = Arc::clone(filter.unwrap_or(&step.filter));
+            }
+            for step in &mut profile.scorers {
+                let scorer = named(&step.name).and_then(|instance| instance.scorer.as_ref());
+                step.scorer = Arc::clone(scorer.unwrap_or(&step.scorer));
+            }
+        }
+    }
+
+    /// The one that a request runs, with its name; none where it asks for one that is not there.
+    pub fn choose(&self, cx: PickContext<'_>) -> Option<(&str, &Profile)> {
+        let at = self.handler.choose(cx, &self.names)?;
+        Some((self.names.get(at)?, self.list.get(at)?))
     }
 
     /// All of them with their names, in the order of the configuration.
@@ -40,6 +86,12 @@ impl Profiles {
     /// The headers that plugins read.
     pub fn headers(&self) -> impl Iterator<Item = &str> {
         self.list.iter().flat_map(Profile::headers).chain(self.handler.headers())
+    }
+}
+
+impl Instance {
+    fn is_like(&self, other: &Self) -> bool {
+        (self.type_name, &self.parameters) == (other.type_name, &other.parameters)
     }
 }
 

@@ -7,6 +7,7 @@ use arc_swap::ArcSwap;
 
 use crate::director::{Decision, Director, Rejection};
 use crate::extproc::{End, Exchange, Next, Settings};
+use crate::recording::Recorder;
 use crate::server::clock;
 use crate::server::grpc::{Machine, Machines};
 use crate::server::said::Said;
@@ -21,14 +22,16 @@ pub struct Picker {
     pub settings: Arc<ArcSwap<Settings>>,
     /// When faults were last logged.
     pub said: Arc<Said>,
+    /// Takes what has passed; none where nothing is recorded.
+    pub recorder: Option<Recorder>,
 }
 
 /// An exchange that gets its decisions.
 #[derive(Debug)]
 pub struct Picking {
     exchange: Exchange,
-    director: Arc<Director>,
     said: Arc<Said>,
+    recorder: Option<Recorder>,
 }
 
 impl Machines for Picker {
@@ -38,19 +41,19 @@ impl Machines for Picker {
         let identity = fastrand::u128(..);
         let exchange =
             Exchange::new(Arc::clone(&self.director), self.settings.load_full(), identity);
-        Picking { exchange, director: Arc::clone(&self.director), said: Arc::clone(&self.said) }
+        Picking { exchange, said: Arc::clone(&self.said), recorder: self.recorder.clone() }
     }
 }
 
 impl Machine for Picking {
     fn receive(&mut self, message: ProcessingRequest, now: Instant) {
         if self.exchange.receive(message, now) == Next::Decide
-            && let Some(ask) = self.exchange.ask()
+            && let Some(outcome) = self.exchange.decide(fastrand::u64(..))
         {
-            let outcome = self.director.decide(ask, fastrand::u64(..));
             report(&outcome, &self.said);
             if let (true, Ok(decision)) = (tracing::enabled!(tracing::Level::DEBUG), &outcome) {
-                placed(&self.exchange.request_id(), ask.model, decision);
+                let model = self.exchange.ask().and_then(|ask| ask.model);
+                placed(&self.exchange.request_id(), model, decision);
             }
             self.exchange.decided(outcome, clock::now());
         }
@@ -81,7 +84,10 @@ impl Machine for Picking {
     }
 
     fn closed(&mut self, now: Instant) {
-        self.exchange.closed(now);
+        let passed = self.exchange.closed(now);
+        if let (Some(recorder), Some(passed)) = (&self.recorder, passed) {
+            recorder.record(passed);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! written, what is half written is cut off and the recording is over: the disk may be full, and nobody is to wait for it.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
@@ -54,6 +55,12 @@ pub fn start(
         metrics.active.set(0);
     })?;
     Ok((recorder, thread))
+}
+
+impl fmt::Debug for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Settings").field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 struct Writer {

@@ -34,6 +34,7 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         destinations: 1,
         ignore_subset: false,
         report_served: false,
+        report_decision: None,
     })
 });
 

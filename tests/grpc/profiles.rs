@@ -77,6 +77,10 @@ async fn a_client_that_sends_the_header_of_its_answer_back_comes_back() {
             next.post(CHAT, &[("X-Session-Token", token)]).last(HI);
             assert_eq!(next.placed().await, place, "{plugin}");
         }
+        let mut bodyless = rig.stream().await;
+        bodyless.request_headers(&[(":path", "/v1/responses/7"), ("x-session-token", token)], true);
+        let at = bodyless.placed().await;
+        assert!(plugin.ends_with("scorer") || at == place, "a filter binds it too");
         let mut other = rig.stream().await;
         other.post(CHAT, &[("x-session-token", "bm9ib2R5L2F0LWFsbA==")]).last(HI);
         rig.number(other.placed().await).expect("an endpoint");

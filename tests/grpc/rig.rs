@@ -157,6 +157,11 @@ impl Rig {
         Client::http1((Ipv4Addr::LOCALHOST, self.addresses.metrics.port()).into()).get(path).await
     }
 
+    /// The admin port.
+    pub(crate) fn admin(&self) -> Client {
+        Client::http1((Ipv4Addr::LOCALHOST, self.addresses.admin.port()).into())
+    }
+
     /// Waits until the picker says that it is ready.
     pub(crate) async fn ready(&self) {
         let attempt = async || {

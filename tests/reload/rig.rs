@@ -1,5 +1,6 @@
 //! The binary over two model servers that differ in what they tell.
 
+use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::time::Duration;
@@ -49,8 +50,17 @@ pub(super) struct Stream {
 }
 
 impl Rig {
-    /// A picker with the configuration of this volume, once it has read its servers.
+    /// A picker with the configuration of this volume, once it has read its servers; a flag names them.
     pub(super) async fn over(volume: &Volume) -> Self {
+        Self::start(volume, None).await
+    }
+
+    /// The same, with the servers in this file.
+    pub(super) async fn listed(volume: &Volume, file: &Path) -> Self {
+        Self::start(volume, Some(file)).await
+    }
+
+    async fn start(volume: &Volume, listing: Option<&Path>) -> Self {
         let (mut servers, mut pods) = (JoinSet::new(), Vec::new());
         for [usual, other] in LOADS {
             let listener = TcpListener::bind(("127.0.0.1", 0)).await.unwrap();
@@ -62,8 +72,16 @@ impl Rig {
         }
         let list: Vec<String> = pods.iter().map(ToString::to_string).collect();
         let file = volume.file().display().to_string();
-        let args =
-            ["--config-file", &file, "--endpoints", &list.join(","), "--secure-serving=false"];
+        let mut args = vec!["--secure-serving=false", "--config-file", &file];
+        let endpoints = format!("--endpoints={}", list.join(","));
+        match listing {
+            Some(path) => {
+                let entry = |pod: &SocketAddr| json!({"name": pod.to_string(), "address": pod.ip().to_string(), "port": pod.port()});
+                let entries: Vec<Value> = pods.iter().map(entry).collect();
+                fs::write(path, json!({"endpoints": entries}).to_string()).unwrap();
+            }
+            None => args.push(&endpoints),
+        }
         let binary = Path::new(env!("CARGO_BIN_EXE_lodesman"));
         let lodesman = Lodesman::start(binary, args).await.unwrap();
         let endpoint = Endpoint::from_shared(format!("http://{}", lodesman.ext_proc)).unwrap();
@@ -141,8 +159,13 @@ impl Rig {
 
     /// Asks for a prompt: which server gets it, from 0.
     pub(super) async fn placed(&self, prompt: &str) -> Result<usize> {
+        self.placed_of("", prompt).await
+    }
+
+    /// The same for a session.
+    pub(super) async fn placed_of(&self, session: &str, prompt: &str) -> Result<usize> {
         let mut stream = self.stream().await?;
-        stream.ask(prompt).await?;
+        stream.ask_of(session, prompt).await?;
         self.at(&stream.reply().await?)
     }
 
@@ -157,8 +180,13 @@ impl Rig {
 impl Stream {
     /// Sends a chat request.
     pub(super) async fn ask(&mut self, prompt: &str) -> Result<()> {
+        self.ask_of("", prompt).await
+    }
+
+    async fn ask_of(&mut self, session: &str, prompt: &str) -> Result<()> {
         let body = json!({"model": "m", "messages": [{"role": "user", "content": prompt}]});
-        let pairs = [(":method", "POST"), (":path", "/v1/chat/completions")];
+        let pairs =
+            [(":method", "POST"), (":path", "/v1/chat/completions"), ("x-session-id", session)];
         let body = HttpBody {
             body: body.to_string().into_bytes(),
             end_of_stream: true,

@@ -108,7 +108,7 @@ async fn what_was_learnt_stays_and_open_streams_go_on() {
 }
 
 #[tokio::test]
-async fn limits_and_sources_take_effect_and_another_discovery_is_told_to_be_late() {
+async fn limits_and_sources_take_effect() {
     let mut volume = Volume::with(QUEUE);
     let rig = Rig::over(&volume).await;
     assert_eq!(rig.placed("hi").await.unwrap(), 0);
@@ -120,13 +120,47 @@ async fn limits_and_sources_take_effect_and_another_discovery_is_told_to_be_late
     let mut stream = rig.stream().await.unwrap();
     stream.ask(&"x".repeat(200)).await.unwrap();
     assert_eq!(status(&stream.reply().await.unwrap()), Some(413));
-    volume.overwrite(
-        "plugins:\n- type: queue-scorer\n- {type: file-discovery, parameters: {path: /nowhere}}\n\
-         dataLayer:\n  discovery: {pluginRef: file-discovery}\n",
-    );
-    rig.adopts(3).await;
-    let log = rig.lodesman.process.output();
-    let late = "\"message\":\"takes effect at the next start\",\"path\":\"dataLayer.discovery\",\"line\":7";
-    assert!(log.contains(late), "{log}");
+    volume.overwrite(QUEUE);
     rig.places_on(0).await;
+}
+
+#[tokio::test]
+async fn sessions_stay_where_they_are_while_their_plugin_stays_the_same() {
+    let session = "{type: session-affinity-filter, parameters: {strategy: session_id}}";
+    let with = |plugin: &str| format!("plugins: [{session}, {{type: {plugin}}}]\n");
+    let mut volume = Volume::with(&with("queue-scorer"));
+    let rig = Rig::over(&volume).await;
+    assert_eq!(rig.placed_of("old", "hi").await.unwrap(), 0);
+    volume.swap(&with("kv-cache-utilization-scorer"));
+    rig.adopts(2).await;
+    assert_eq!(rig.placed_of("new", "hi").await.unwrap(), 1);
+    assert_eq!(rig.placed_of("old", "hi").await.unwrap(), 0);
+    let other = with("kv-cache-utilization-scorer")
+        .replace("session_id", "session_id, sessionIdConfig: {evictionTtlSeconds: 9}");
+    volume.swap(&other);
+    rig.adopts(3).await;
+    assert_eq!(rig.placed_of("old", "hi").await.unwrap(), 1, "other parameters begin anew");
+}
+
+#[tokio::test]
+async fn another_discovery_waits_for_the_next_start_and_is_refused_where_that_would_fail() {
+    let folder = tempfile::tempdir().unwrap();
+    let listing = folder.path().join("endpoints.yaml");
+    let with = |path: &str| {
+        format!(
+            "plugins:\n- type: queue-scorer\n- {{type: file-discovery, parameters: {{path: {path}}}}}\n\
+             dataLayer:\n  discovery: {{pluginRef: file-discovery}}\n"
+        )
+    };
+    let mut volume = Volume::with(&with(listing.to_str().unwrap()));
+    let rig = Rig::listed(&volume, &listing).await;
+    volume.swap(&with("/nowhere"));
+    rig.adopts(2).await;
+    let late = "\"message\":\"takes effect at the next start\",\"path\":\"dataLayer.discovery\",\"line\":7";
+    assert!(rig.lodesman.process.output().contains(late), "{}", rig.lodesman.process.output());
+    assert_eq!(rig.placed("hi").await.unwrap(), 0);
+    volume.swap(QUEUE);
+    rig.refuses(1).await;
+    let refused = rig.configuration().await["refused"][0]["message"].to_string();
+    assert!(refused.contains("no source of endpoints"), "{refused}");
 }

@@ -57,7 +57,7 @@ fn an_absent_section_is_its_default() {
 fn a_wrong_word_of_a_few_is_reported_with_the_right_ones() {
     assert_eq!(sample("mode: Slow").0.mode, Some(Mode::Slow));
     let (_, problems) = sample("mode: Quick");
-    assert_eq!(problems, [("mode".to_owned(), "`Quick` is not one of Fast, Slow".to_owned())]);
+    assert_eq!(problems, [("mode".to_owned(), "`Quick` is unknown".to_owned())]);
 }
 
 #[test]

@@ -39,7 +39,10 @@ fn wrong(path: String, name: &str, instances: &Instances<'_>) -> Option<Problem>
         None => Some(instances.undefined(path, name)),
         Some(Instance { kind: Kind::Later | Kind::Unknown, .. }) => None,
         Some(producer) if producer.type_name() == DEFAULT => None,
-        Some(_) => Some(Problem::error(path, format!("`{name}` tells nothing of endpoints"))),
+        Some(_) => {
+            let problem = Problem::error(path, format!("`{name}` tells nothing of endpoints"));
+            Some(problem.hint("name a core-metrics-extractor"))
+        }
     }
 }
 
@@ -106,11 +109,11 @@ mod tests {
         problems(
             &all.concat(),
             &expect![[r"
-            epp.yaml:4: warning: plugins[0].parameters.attributeKey: no engine tells `WaitingQueueSise` (did you mean `WaitingQueueSize`?)
-            epp.yaml:5: warning: plugins[1].parameters.attributeKey: no engine tells `zzz` (add it to customMetrics of core-metrics-extractor)
-            epp.yaml:6: error: plugins[2].parameters.producer: `a` tells nothing of endpoints
-            epp.yaml:7: error: plugins[3].parameters.producer: no plugin is named `nobody` (list it under plugins)
-        "]],
+                epp.yaml:4: warning: plugins[0].parameters.attributeKey: no engine tells `WaitingQueueSise` (did you mean `WaitingQueueSize`?)
+                epp.yaml:5: warning: plugins[1].parameters.attributeKey: no engine tells `zzz` (add it to customMetrics of core-metrics-extractor)
+                epp.yaml:6: error: plugins[2].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+                epp.yaml:7: error: plugins[3].parameters.producer: no plugin is named `nobody` (list it under plugins)
+            "]],
         );
     }
 }

@@ -4,7 +4,7 @@ use crate::config::problem::Problem;
 use crate::schedule::registry::Parameters;
 
 /// Other names for a type.
-const ALIASES: &[(&str, &str)] =
+pub(in crate::config) const ALIASES: &[(&str, &str)] =
     &[("by-label-selector", "label-selector-filter"), ("tokenizer", "token-producer")];
 
 /// Types that are deprecated, with what to write instead.
@@ -42,7 +42,7 @@ pub(super) fn aliased(type_name: &str) -> &str {
 }
 
 /// What to write instead of a deprecated type.
-pub(super) fn instead_of(type_name: &str) -> Option<&'static str> {
+pub(in crate::config) fn instead_of(type_name: &str) -> Option<&'static str> {
     TYPES.iter().find(|(old, _)| *old == type_name).map(|(_, hint)| *hint)
 }
 

@@ -23,7 +23,8 @@ pub(super) fn resolve(
     let first = listed.next();
     for handler in listed {
         let path = format!("plugins[{}]", handler.at);
-        problems.push(Problem::error(path, "there is one profile handler, this is a second"));
+        let problem = Problem::error(path, "there is one profile handler, this is a second");
+        problems.push(problem.hint("leave one of them out"));
     }
     let profiles = file.scheduling_profiles.len();
     let Some(first) = first else {
@@ -43,7 +44,8 @@ pub(super) fn resolve(
     let handler = built(plugin, &first.parameters)?;
     if profiles > 1 && !handler.chooses() {
         let message = format!("{} runs one profile, there are {profiles}", first.type_name());
-        problems.push(Problem::error("schedulingProfiles", message));
+        let problem = Problem::error("schedulingProfiles", message);
+        problems.push(problem.hint("leave the others out, or list header-profile-handler instead"));
     }
     problems.extend(without_fallback(file, first, &*handler));
     Some(handler)
@@ -64,8 +66,7 @@ fn without_fallback(
     let message = format!("no profile is named `{fallback}`: a request that names none is refused");
     let names = file.scheduling_profiles.iter().filter_map(|(_, it)| it.name.as_deref());
     let problem = Problem::warning(path, message);
-    let near = problem.nearest(fallback, names);
-    Some(if near.hint.is_some() { near } else { near.hint("name one of the profiles") })
+    Some(problem.nearest(fallback, names).or_hint("name one of the profiles"))
 }
 
 fn built(plugin: &Plugin, raw: &Parameters) -> Option<Box<dyn Handler>> {

@@ -205,11 +205,11 @@ impl<'a> Instance<'a> {
         while let Err(BadParameters(message)) = self.built(raw.clone()) {
             match self.culprit(&raw, &message) {
                 Some(culprit) => {
-                    problems.push(Problem::told(format!("{path}.{culprit}"), &message));
+                    problems.push(told(format!("{path}.{culprit}"), &message));
                     raw = without(&raw, &culprit);
                 }
                 None if raw == self.parameters => {
-                    return problems.push(Problem::told(path, &message));
+                    return problems.push(told(path, &message));
                 }
                 // What was taken out may be missed now.
                 None => return,
@@ -245,6 +245,11 @@ impl<'a> Instance<'a> {
             Kind::Later | Kind::Unknown => Ok(()),
         }
     }
+}
+
+/// The problem of parameters that were refused.
+fn told(path: impl Into<String>, message: &str) -> Problem {
+    Problem::told(path, message).or_hint("docs/plugins.md tells what it takes")
 }
 
 /// The problem of something that has to be there.

@@ -168,13 +168,13 @@ mod tests {
              - {type: prefix-cache-scorer, name: second, parameters: {prefixMatchInfoProducerName: tokns}}\n\
              - {type: tokenizer, name: tokens}\n\
              - {type: approx-prefix-cache-producer, parameters: {blockSize: 32}}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:4: error: plugins[0].parameters.prefixMatchInfoProducerName: `tokens` tells nothing of prefixes (name a plugin of the type approx-prefix-cache-producer)
                 epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: no plugin is named `tokns` (did you mean `tokens`?)
                 epp.yaml:6: warning: plugins[2].type: plugin type `tokenizer` is deprecated (write token-producer)
                 epp.yaml:7: warning: plugins[3].parameters.blockSize: is deprecated (write blockSizeTokens)
                 epp.yaml:7: warning: plugins[3]: `approx-prefix-cache-producer` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
-            "#]],
+            "]],
         );
     }
 
@@ -185,10 +185,10 @@ mod tests {
              - {type: prefix-cache-scorer, name: second, parameters: {prefixMatchInfoProducerName: b}}\n\
              - {type: approx-prefix-cache-producer, name: a}\n\
              - {type: approx-prefix-cache-producer, name: b}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:5: error: plugins[1].parameters.prefixMatchInfoProducerName: `b` beside `a`: several prefix indexes are not supported yet (name `a`)
                 epp.yaml:7: warning: plugins[3]: `b` has no effect: nothing asks it (leave it out, or name it in a scorer's prefixMatchInfoProducerName)
-            "#]],
+            "]],
         );
     }
 }

@@ -11,10 +11,13 @@ use crate::config::resolve::handler;
 use crate::config::resolve::instances::{Instance, Instances, Kind, missing};
 use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep};
 use crate::schedule::registry::{Both, Build, Parameters, Plugin, find};
-use crate::schedule::{Filter, Picker, Profile, Profiles, Scorer};
+use crate::schedule::{Filter, Picker, Profile, Profiles, Scorer, profiles};
 
 /// The scorers of a configuration that says nothing, with their weights.
 const DEFAULT_SCORERS: [(&str, f64); 1] = [("expected-ttft-scorer", 1.0)];
+
+/// The picker that needs no scorer.
+const RANDOM: &str = "random-picker";
 
 /// The picker of a profile that names none.
 const DEFAULT_PICKER: &str = "max-score-picker";
@@ -35,8 +38,7 @@ struct Shared<'f, 'a> {
     instances: &'f Instances<'a>,
     tables: &'f [&'static [Plugin]],
     used: HashSet<&'a str>,
-    filters: HashMap<&'a str, Arc<dyn Filter>>,
-    scorers: HashMap<&'a str, Arc<dyn Scorer>>,
+    built: HashMap<Box<str>, profiles::Instance>,
 }
 
 /// The file's profiles with their handler, or what their absence means; none when they have a problem.
@@ -68,13 +70,12 @@ pub(super) fn resolve(
         Some((name.into(), profile))
     });
     let profiles: Vec<_> = profiles.collect::<Option<_>>()?;
-    Some(Profiles::new(profiles, handler?))
+    Some(Profiles::new(profiles, handler?).of(shared.built))
 }
 
 impl<'f, 'a> Shared<'f, 'a> {
     fn new(instances: &'f Instances<'a>, tables: &'f [&'static [Plugin]]) -> Self {
-        let (filters, scorers) = (HashMap::new(), HashMap::new());
-        Self { instances, tables, used: HashSet::new(), filters, scorers }
+        Self { instances, tables, used: HashSet::new(), built: HashMap::new() }
     }
 
     /// All that is listed, but for detectors, which are seldom meant to be filters; the default policy when nothing is.
@@ -115,7 +116,12 @@ impl<'f, 'a> Shared<'f, 'a> {
             later |= matches!(instance.kind, Kind::Later | Kind::Unknown);
             self.add(&mut draft, &path, (instance, *weight), problems);
         }
-        if !later && draft.scorers.is_empty() && problems.len() == before {
+        let random = |step: &Step| {
+            let instance = step.plugin_ref.as_deref().and_then(|name| self.instances.named(name));
+            instance.is_some_and(|instance| instance.type_name() == RANDOM)
+        };
+        let meant = spec.plugins.iter().any(|(_, step)| random(step));
+        if !later && !meant && draft.scorers.is_empty() && problems.len() == before {
             let message = "has no scorer: all endpoints are equal to its picker";
             let problem = Problem::warning(format!("schedulingProfiles[{at}]"), message);
             problems.push(problem.hint("name a scorer, or random-picker to say that it is meant"));
@@ -188,63 +194,43 @@ impl<'f, 'a> Shared<'f, 'a> {
     fn build(
         &mut self,
         draft: &mut Draft,
-        name: &'a str,
-        (plugin, parameters): (&Plugin, &Parameters),
+        name: &str,
+        (plugin, parameters): (&'static Plugin, &Parameters),
         weight: Option<f64>,
     ) {
-        if self.once(name, plugin, parameters).is_none() {
-            return;
+        if let Some(picker) = picker_of(plugin, parameters.clone()) {
+            draft.picker = Some(PickerStep { name: name.into(), picker });
         }
-        if let Some(filter) = self.filters.get(name) {
-            let (Build::Filter(_, empty) | Build::Detector(_, empty) | Build::Both(_, empty)) =
+        let Some(instance) = self.once(name, plugin, parameters) else { return };
+        if let Some(filter) = &instance.filter
+            && let Build::Filter(_, empty) | Build::Detector(_, empty) | Build::Both(_, empty) =
                 plugin.build
-            else {
-                return;
-            };
+        {
             let filter = Arc::clone(filter);
             draft.filters.push(FilterStep { name: name.into(), empty, filter });
         }
-        if let Some(scorer) = self.scorers.get(name) {
+        if let Some(scorer) = &instance.scorer {
             #[expect(clippy::cast_possible_truncation, reason = "a weight needs no more digits")]
             let weight = weight.unwrap_or(1.0) as f32;
             let scorer = Arc::clone(scorer);
             draft.scorers.push(ScorerStep { name: name.into(), weight, scorer });
         }
-        if let Some(picker) = picker_of(plugin, parameters.clone()) {
-            draft.picker = Some(PickerStep { name: name.into(), picker });
-        }
     }
 
-    /// Builds the filter and the scorer of an instance, unless another profile has had it done; none when it cannot be.
-    fn once(&mut self, name: &'a str, plugin: &Plugin, parameters: &Parameters) -> Option<()> {
-        if self.filters.contains_key(name) || self.scorers.contains_key(name) {
-            return Some(());
+    /// The filter and the scorer of an instance, built unless another profile has had it done; none when they cannot be.
+    fn once(
+        &mut self,
+        name: &str,
+        plugin: &'static Plugin,
+        parameters: &Parameters,
+    ) -> Option<&profiles::Instance> {
+        if !self.built.contains_key(name) {
+            let (filter, scorer) = roles(plugin, parameters.clone())?;
+            let (type_name, parameters) = (plugin.name, parameters.clone());
+            let instance = profiles::Instance { type_name, parameters, filter, scorer };
+            self.built.insert(name.into(), instance);
         }
-        let raw = parameters.clone();
-        match plugin.build {
-            Build::Filter(build, _) => {
-                self.filters.insert(name, build(raw).ok()?.into());
-            }
-            Build::Detector(build, _) => {
-                let filter: Box<dyn Filter> = build(raw).ok()?;
-                self.filters.insert(name, filter.into());
-            }
-            Build::Scorer(build) => {
-                self.scorers.insert(name, build(raw).ok()?.into());
-            }
-            Build::Both(build, _) => {
-                let Both { filter, scorer } = build(raw).ok()?;
-                self.filters.extend(filter.map(|filter| (name, filter.into())));
-                self.scorers.insert(name, scorer.into());
-            }
-            Build::Picker(_)
-            | Build::Admitter(_)
-            | Build::Producer(_)
-            | Build::Handler(_)
-            | Build::ServedVerifier
-            | Build::Parser => {}
-        }
-        Some(())
+        self.built.get(name)
     }
 }
 
@@ -320,6 +306,31 @@ fn decides(instance: &Instance<'_>) -> bool {
             ..
         })
     )
+}
+
+/// What an instance does in a profile besides picking.
+type Roles = (Option<Arc<dyn Filter>>, Option<Arc<dyn Scorer>>);
+
+/// None when it cannot be built, or does nothing of the kind.
+fn roles(plugin: &Plugin, raw: Parameters) -> Option<Roles> {
+    match plugin.build {
+        Build::Filter(build, _) => Some((Some(build(raw).ok()?.into()), None)),
+        Build::Detector(build, _) => {
+            let filter: Box<dyn Filter> = build(raw).ok()?;
+            Some((Some(filter.into()), None))
+        }
+        Build::Scorer(build) => Some((None, Some(build(raw).ok()?.into()))),
+        Build::Both(build, _) => {
+            let Both { filter, scorer } = build(raw).ok()?;
+            Some((filter.map(Arc::from), Some(scorer.into())))
+        }
+        Build::Picker(_)
+        | Build::Admitter(_)
+        | Build::Producer(_)
+        | Build::Handler(_)
+        | Build::ServedVerifier
+        | Build::Parser => None,
+    }
 }
 
 fn is_detector(instance: &Instance<'_>) -> bool {

@@ -1,7 +1,7 @@
 //! Plugin types that the reference has and this build has not.
 
 /// They are no spelling mistakes: a configuration that names one is refused with other words. Sorted.
-pub(super) const NOT_YET: &[&str] = &[
+pub(in crate::config) const NOT_YET: &[&str] = &[
     "always-disagg-multimodal-decider",
     "always-disagg-pd-decider",
     "burst-prefix-cache-producer",

@@ -32,7 +32,8 @@ pub(super) fn check(file: &File, instances: &Instances<'_>, problems: &mut Vec<P
                 "no profile `{profile}` lists `{}`: it holds the endpoints of those that do",
                 instance.name
             );
-            problems.push(Problem::warning(path("profileName"), message));
+            let problem = Problem::warning(path("profileName"), message);
+            problems.push(problem.hint("name a profile that lists it"));
         }
     }
 }

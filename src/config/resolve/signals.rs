@@ -11,6 +11,13 @@ use crate::config::problem::Problem;
 use crate::config::resolve::instances::{Instance, Instances, Kind};
 use crate::config::resolve::role::Role;
 use crate::config::sources::{Page, Source, Sources};
+use crate::units::GoDuration;
+
+/// The parameter of a detector that says from when on pages are stale.
+const STALENESS: &str = "metricsStalenessThreshold";
+
+/// Whatever that says, no page is stale before so many are missing.
+const STALE_INTERVALS: u32 = 4;
 
 /// What is read of endpoints.
 pub(super) fn resolve(
@@ -49,6 +56,28 @@ pub(super) fn resolve(
         sources.metrics.get_or_insert_default();
     }
     sources
+}
+
+/// Warns of detectors that would take a page for stale before the next one is due, and do not.
+pub(super) fn check_staleness(
+    instances: &Instances<'_>,
+    sources: &Sources,
+    problems: &mut Vec<Problem>,
+) {
+    let Some(interval) = sources.metrics.as_ref().and_then(Page::interval) else { return };
+    let least = interval.saturating_mul(STALE_INTERVALS);
+    for instance in instances.iter().filter(|instance| instance.plays(Role::Detector)) {
+        let age = instance.parameters.get(STALENESS).cloned();
+        let age = age.and_then(|age| serde_json::from_value::<GoDuration>(age).ok());
+        if let Some(GoDuration(age)) = age.filter(|GoDuration(age)| *age < least) {
+            let path = format!("plugins[{}].parameters.{STALENESS}", instance.at);
+            let (age, least) = (GoDuration(age), GoDuration(least));
+            let interval = GoDuration(interval);
+            let message = format!("{age} has no effect: pages are read every {interval}");
+            let hint = format!("give {least} or more, or the metrics source a shorter interval");
+            problems.push(Problem::warning(path, message).hint(hint));
+        }
+    }
 }
 
 /// Whether the source of this name is read.
@@ -149,16 +178,16 @@ mod tests {
                     dataLayer:\n  sources:\n  - extractors: [{}]\n  - {pluginRef: queue-scorer}\n  \
                     - pluginRef: metrics-data-source\n    extractors:\n    - {pluginRef: models-data-extractor}\n    \
                     - {pluginRef: core-metrics-extractor}\n    - {pluginRef: core-metric-extractor}\n";
-        let expected = expect![[r#"
+        let expected = expect![[r"
             epp.yaml:4: warning: plugins[0].parameters.caCertPath: has no effect without scheme: https (leave it out)
             epp.yaml:5: error: plugins[1]: there is one `metrics-data-source`, this is a second (leave it out, or `metrics-data-source`)
-            epp.yaml:7: error: plugins[3].parameters.defaultEngine: no engine is named `vlm`, only vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton
+            epp.yaml:7: error: plugins[3].parameters.defaultEngine: no engine is named `vlm` (give one of vllm, sglang, trtllm-serve, triton-tensorrt-llm, triton)
             epp.yaml:11: error: dataLayer.sources[0].pluginRef: is missing (name a plugin)
             epp.yaml:11: error: dataLayer.sources[0].extractors[0].pluginRef: is missing (name a plugin)
             epp.yaml:12: error: dataLayer.sources[1].pluginRef: `queue-scorer` is no data source (name a data source)
             epp.yaml:15: error: dataLayer.sources[2].extractors[0].pluginRef: `models-data-extractor` does not read this source (leave it out here)
             epp.yaml:17: error: dataLayer.sources[2].extractors[2].pluginRef: no plugin is named `core-metric-extractor` (did you mean `core-metrics-extractor`?)
-        "#]];
+        "]];
         told(&resolved(text).unwrap_err(), &expected);
     }
 
@@ -169,10 +198,10 @@ mod tests {
                     {pluginRef: b}]\n";
         let Resolved { sources, warnings, .. } = resolved(text).unwrap();
         assert_eq!(sources.metrics, Some(Page::default()));
-        let expected = expect![[r#"
+        let expected = expect![[r"
             epp.yaml:3: warning: plugins[0]: `metrics-data-source` has no effect: it is not in dataLayer.sources (name it there, or leave it out)
             epp.yaml:3: warning: plugins[2]: `b` has no effect: `a` says the same (leave it out)
-        "#]];
+        "]];
         told(&warnings, &expected);
     }
 }

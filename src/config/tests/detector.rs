@@ -70,12 +70,12 @@ fn a_detector_that_is_none_or_badly_set_is_refused() {
     refused(
         "plugins:\n- type: queue-scorer\n- {type: utilization-detector, parameters: {kvCacheUtilThreshold: 80, metricsStalenessThreshold: soon}}\n\
          flowControl: {saturationDetector: {pluginRef: concurrency-detector}}\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:5: error: plugins[1].parameters.metricsStalenessThreshold: `soon` is no duration (write for example 50ms, 2s or 1m30s)
             epp.yaml:5: error: plugins[1].parameters.kvCacheUtilThreshold: kvCacheUtilThreshold is 80 (give at most 1)
             epp.yaml:5: warning: plugins[1]: `utilization-detector` has no effect: nothing asks it (name it in flowControl.saturationDetector or a profile)
             epp.yaml:6: error: flowControl.saturationDetector.pluginRef: no plugin is named `concurrency-detector` (list it under plugins)
-        "#]],
+        "]],
     );
     refused(
         "saturationDetector: {pluginRef: queue-scorer}\n",
@@ -86,16 +86,16 @@ fn a_detector_that_is_none_or_badly_set_is_refused() {
     );
     refused(
         "plugins: [{type: queue-scorer}]\nsaturationDetector: {pluginRef: queue-scorer}\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:4: warning: saturationDetector: is deprecated (write flowControl.saturationDetector)
             epp.yaml:4: error: saturationDetector.pluginRef: `queue-scorer` is no saturation detector (name a saturation detector)
-        "#]],
+        "]],
     );
     refused(
         "flowControl: {saturationDetector: {}}\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: error: flowControl.saturationDetector.pluginRef: is missing (name a plugin)
-        "#]],
+        "]],
     );
 }
 
@@ -113,9 +113,9 @@ fn a_detector_counts_by_a_producer_that_counts() {
     }
     refused(
         &counts("token-producer"),
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:4: error: plugins[0].parameters.inFlightLoadProducerName: `token-producer` does not count what is in flight (name inflight-load-producer)
-        "#]],
+        "]],
     );
     refused(
         &counts("laod"),

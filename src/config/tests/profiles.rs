@@ -41,7 +41,8 @@ fn an_instance_that_two_profiles_name_is_one() {
     let scorers: Vec<_> =
         resolved.profiles.iter().flat_map(|(_, profile)| &profile.scorers).collect();
     assert!(std::sync::Arc::ptr_eq(&scorers[0].scorer, &scorers[1].scorer));
-    assert_eq!([scorers[0].weight, scorers[1].weight], [1.0, 9.0]);
+    let steps: Vec<_> = resolved.profiles.iter().map(|(_, profile)| steps(profile)).collect();
+    assert!(steps[0].contains("scorer 1,") && steps[1].contains("scorer 9,"), "{steps:?}");
 }
 
 #[test]
@@ -67,17 +68,17 @@ fn a_handler_of_one_profile_is_refused_several() {
         &plugins,
         &expect![[r"
             epp.yaml:4: warning: plugins[0].type: plugin type `data-parallel-profile-handler` is deprecated (give the pool several target ports)
-            epp.yaml:9: error: schedulingProfiles: data-parallel-profile-handler runs one profile, there are 2
+            epp.yaml:9: error: schedulingProfiles: data-parallel-profile-handler runs one profile, there are 2 (leave the others out, or list header-profile-handler instead)
         "]],
     );
     let both = "plugins: [{type: data-parallel-profile-handler, parameters: {primaryPort: 70000}}, {type: header-profile-handler}]\n";
     refused(
         both,
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: warning: plugins[0].type: plugin type `data-parallel-profile-handler` is deprecated (give the pool several target ports)
             epp.yaml:3: error: plugins[0].parameters.primaryPort: primaryPort is 70000 (give 0 to 65535)
-            epp.yaml:3: error: plugins[1]: there is one profile handler, this is a second
-        "#]],
+            epp.yaml:3: error: plugins[1]: there is one profile handler, this is a second (leave one of them out)
+        "]],
     );
 }
 
@@ -88,12 +89,12 @@ fn each_profile_has_one_picker_and_problems_of_its_own() {
                 - {name: b, plugins: [{pluginRef: max-score-picker}]}\n- {plugins: [{pluginRef: queue-scorer}, {pluginRef: nobody}]}\n";
     refused(
         text,
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:5: error: schedulingProfiles[0].plugins[1]: a profile has one picker, this is a second (leave one of them out)
             epp.yaml:6: warning: schedulingProfiles[1]: has no scorer: all endpoints are equal to its picker (name a scorer, or random-picker to say that it is meant)
             epp.yaml:7: error: schedulingProfiles[2].name: is missing (give the profile a name)
             epp.yaml:7: error: schedulingProfiles[2].plugins[1].pluginRef: no plugin is named `nobody` (list it under plugins)
-        "#]],
+        "]],
     );
 }
 
@@ -105,7 +106,35 @@ fn what_is_said_of_sessions_without_effect_is_warned_of() {
     expect![[r"
         session-affinity-filter, session-affinity-scorer 1, max-score-picker
         epp.yaml:4: warning: plugins[0].parameters.sessionIdConfig: has no effect with the strategy encoded_endpoint_header (write strategy: session_id)
-        epp.yaml:5: warning: plugins[1].parameters.profileName: no profile `prefill` lists `session-affinity-scorer`: it holds the endpoints of those that do
+        epp.yaml:5: warning: plugins[1].parameters.profileName: no profile `prefill` lists `session-affinity-scorer`: it holds the endpoints of those that do (name a profile that lists it)
     "]]
     .assert_eq(&resolved(text));
+}
+
+#[test]
+fn a_metric_that_is_asked_for_by_name_has_who_tells_it() {
+    let filter = |name: &str, more: &str, attribute: &str| {
+        format!(
+            "- {{name: {name}, type: endpoint-attribute-filter, parameters: {{attribute: {attribute}{more}, \
+             algorithm: {{type: threshold, threshold: {{operator: LessThan, value: 1}}}}}}}}\n"
+        )
+    };
+    let text = format!(
+        "plugins:\n{}{}{}{}{}- name: engines\n  type: core-metrics-extractor\n  parameters:\n    engineConfigs:\n    - name: vllm\n      \
+         customMetrics: [{{attributeKey: depth, metricSpec: my_depth}}]\n",
+        filter("a", "", "WaitingQueueSiz"),
+        filter("b", ", producer: engines", "depth"),
+        filter("c", ", producer: nobody", "KVCacheUsagePercent"),
+        filter("d", ", producer: a", "depth"),
+        filter("e", ", producer: \"\"", "height"),
+    );
+    refused(
+        &text,
+        &expect![[r"
+            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
+            epp.yaml:6: error: plugins[2].parameters.producer: no plugin is named `nobody` (list it under plugins)
+            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells `height` (add it to customMetrics of core-metrics-extractor)
+        "]],
+    );
 }

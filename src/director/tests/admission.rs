@@ -1,6 +1,7 @@
 use bytes::Bytes;
 
 use super::*;
+use crate::pool::InFlight;
 use crate::schedule::profile::FilterStep;
 use crate::schedule::{Admitter, AdmitterStep, Detector, Filter};
 

@@ -99,7 +99,7 @@ fn an_endpoint_that_served_instead_knows_the_prompt() {
 fn a_known_prompt_draws_requests_only_while_servers_can_be_seen_to_be_full() {
     let (seen, index) = rig();
     let mut hashing = index.hashing();
-    hashing.feed(crate::request::PromptPart::Text(&[b'x'; 64_000]));
+    hashing.feed(crate::request::PromptPart::Text(&vec![b'x'; 64_000]));
     let chain = hashing.end(None, None);
     let mut request = crate::request::Parsed::default();
     request.prompt_tokens = 16_000;
@@ -133,5 +133,61 @@ fn the_share_of_the_prompt_in_the_chosen_cache_is_counted() {
     let labels = r#"{plugin_name="approx-prefix-cache-producer",plugin_type="approx-prefix-cache-producer"}"#;
     for line in [format!("hit_ratio_sum{labels} 1"), format!("hit_bytes_sum{labels} 2048")] {
         assert!(page.contains(&format!("llm_d_epp_prefix_indexer_{line}")), "{line}\n{page}");
+    }
+}
+
+/// A page of metrics after a chat of 8 blocks was answered with this usage, under a path.
+fn answered(path: &'static str, usage: &str) -> String {
+    let (mut rig, _) = rig();
+    for _ in 0..2 {
+        rig.headers(&[(":path", path), (":method", "POST")], false).body(&chat("m", ""), true);
+        rig.answer(&[(":status", "200"), ("content-type", "application/json")], false);
+        rig.answer_body(&format!(r#"{{"usage":{usage}}}"#), true).closed();
+    }
+    rig.director.metrics().page().unwrap()
+}
+
+fn has(page: &str, line: &str) -> bool {
+    let labels = r#"namespace="ns",pool="pool""#;
+    page.contains(&line.replace("LABELS", labels))
+}
+
+#[test]
+fn what_an_engine_says_of_its_cache_and_its_tokens_is_learnt() {
+    let usage = r#"{"prompt_tokens":1024,"completion_tokens":1,"prompt_tokens_details":{"cached_tokens":512}}"#;
+    let page = answered("/v1/chat/completions", usage);
+    assert!(has(&page, "lodesman_prefix_actual_tokens_total{LABELS} 1024"), "{page}");
+    assert!(!has(&page, "lodesman_prefix_predicted_tokens_total{LABELS} 0"), "{page}");
+    let ratio = page.lines().find(|line| line.starts_with("lodesman_bytes_per_token{")).unwrap();
+    let ratio: f64 = ratio.rsplit(' ').next().unwrap().parse().unwrap();
+    assert!((2.0..4.0).contains(&ratio), "{ratio}");
+}
+
+#[test]
+fn an_anthropic_prompt_is_what_was_cached_of_it_and_the_rest() {
+    let parts = r#"{"input_tokens":24,"cache_read_input_tokens":1000,"output_tokens":1}"#;
+    let whole = r#"{"input_tokens":1024,"output_tokens":1}"#;
+    let ratio = |page: &str| {
+        page.lines().find(|line| line.starts_with("lodesman_bytes_per_token{")).unwrap().to_owned()
+    };
+    assert_eq!(ratio(&answered("/v1/messages", parts)), ratio(&answered("/v1/messages", whole)));
+}
+
+#[test]
+fn an_answer_that_is_an_error_teaches_nothing() {
+    let (mut rig, _) = rig();
+    rig.headers(&CHAT_PATH, false).body(&chat("m", ""), true);
+    rig.answer(&[(":status", "500"), ("content-type", "application/json")], false);
+    rig.answer_body(r#"{"usage":{"prompt_tokens":1024,"completion_tokens":1}}"#, true).closed();
+    assert!(!rig.director.metrics().page().unwrap().contains("lodesman_bytes_per_token{"));
+}
+
+#[test]
+fn tenants_share_a_prefix_unless_their_salts_differ() {
+    let (mut rig, index) = rig();
+    for tenant in ["a", "b"] {
+        let headers = [CHAT_PATH[0], CHAT_PATH[1], ("x-llm-d-inference-fairness-id", tenant)];
+        rig.headers(&headers, false).body(&chat("m", ""), true).closed();
+        assert_eq!(index.len(), 8, "{tenant}");
     }
 }

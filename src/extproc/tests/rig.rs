@@ -72,6 +72,7 @@ impl Rig {
             destinations: 1,
             ignore_subset: false,
             report_served: false,
+            report_decision: None,
         };
         change(&mut settings);
         let settings = Arc::new(settings);

@@ -3,13 +3,14 @@
 //! Sticky are the endpoints with `matched blocks / all blocks >= affinityThreshold`. They alone are kept, if there are any,
 //! except: with the probability `explorationProbability` all are; and so are they where the least busy of the sticky ones
 //! would begin later than the least busy of the others by more than `maxTTFTPenaltyMs`, an endpoint beginning after
-//! `prompt tokens in flight / peakPrefillThroughput * 1000` ms. The request's own prompt does not count. All are kept where
+//! `tokens in flight / peakPrefillThroughput * 1000` ms. The request's own prompt does not count. All are kept where
 //! nothing is known of the prompt or of caches. What is in flight is our own count, never missing or stale. It never leaves
 //! nobody.
 
 use serde::Deserialize;
 
 use crate::pool::Slot;
+use crate::schedule::readings::tokens_in_flight;
 use crate::schedule::registry::{BadParameters, Build, Empty, Plugin, parameters};
 use crate::schedule::{Filter, Needs, PickContext};
 
@@ -107,9 +108,7 @@ impl PrefixCacheAffinity {
         sticky: impl Fn(&Slot) -> bool,
     ) -> bool {
         let begins = |slot: &Slot| {
-            let endpoint = cx.snapshot.endpoint(*slot);
-            let tokens = endpoint.map_or(0, |endpoint| endpoint.live.prompt_tokens());
-            tokens as f64 / self.peak_prefill_throughput * 1000.0
+            tokens_in_flight(cx, *slot) as f64 / self.peak_prefill_throughput * 1000.0
         };
         let (mut first_sticky, mut first_other) = (f64::INFINITY, f64::INFINITY);
         for slot in candidates {

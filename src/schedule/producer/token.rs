@@ -1,4 +1,5 @@
-//! Settings of the token estimate: bytes of text / 4, as the parsers of requests count.
+//! Settings of the token estimate: bytes of text / 4, as the parsers of requests count, until engines report how many
+//! bytes a token of their model has.
 //!
 //! The reference's other ways to count tokens ask a tokenizer service; they are not there yet.
 
