@@ -4,7 +4,7 @@ DOCKER ?= docker
 BUILT := $(or $(CARGO_TARGET_DIR),target)
 IMAGE ?= lodesman:$(shell sed -n 's/^version = "\(.*\)"/\1/p' Cargo.toml | head -1)
 
-.PHONY: help demo demo-k8s test e2e-kind lint fuzz docs load image image-check clean e2e-gateways
+.PHONY: help demo demo-k8s test e2e-kind lint fuzz docs load image image-check clean e2e-gateways e2e-vllm
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -43,6 +43,14 @@ e2e-gateways: ## put the real Envoy Gateway and istiod in front of Lodesman; bui
 	  $(CARGO) build -p lodesman --bin lodesman && \
 	  $(CARGO) build -p lodesman-e2e --no-default-features --features gateways --bin gateways && \
 	  e2e/gateways/run.sh $(BUILT)/debug/gateways --planes "$$planes"
+
+e2e-vllm: ## compare round robin with Lodesman on two real vLLM servers, without a GPU; installs vLLM once (3 minutes, 6 GB of disk, 10 GB of memory)
+	@scripts/envoy.sh > /dev/null
+	@vllm=$$(e2e/vllm/install.sh) && \
+	  echo "building Lodesman (some minutes the first time)" && \
+	  $(CARGO) build --release -p lodesman --bin lodesman && \
+	  $(CARGO) build --release -p lodesman-e2e --no-default-features --bin vllm && \
+	  $(BUILT)/release/vllm --vllm "$$vllm"
 
 fuzz: ## coverage-guided fuzzing, SECONDS_EACH (60) for each target; needs a nightly toolchain, installs cargo-fuzz
 	@$(CARGO) fuzz --version > /dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-fuzz

@@ -26,14 +26,17 @@ pub mod kube_demo;
 #[cfg(feature = "load")]
 pub mod load;
 pub mod lodesman;
+mod page;
 pub mod percentile;
 pub mod process;
 #[cfg(feature = "kube")]
 pub mod scenarios;
 pub mod stop;
+mod streamed;
 #[cfg(test)]
 #[cfg(feature = "load")]
 mod stub;
+pub mod vllm;
 pub mod wait;
 
 #[cfg(feature = "kube")]

@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::fmt;
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::CommandExt as _;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
@@ -30,6 +31,15 @@ const LEASH: &str = r#"exec 3<&0
   read -r _ _ _ parent _ </proc/self/stat
   [ "$parent" = $$ ] && kill -KILL $$
   [ -z "$LEASH_FOLDER" ] || rm -rf "$LEASH_FOLDER"
+} >/dev/null 2>&1 &
+exec "$@" 3<&- </dev/null"#;
+/// Runs its arguments as a program, in its own place, and kills all of its process group, itself included, once standard
+/// input is closed. The group cannot be another's: whoever waits belongs to it.
+const GROUP_LEASH: &str = r#"exec 3<&0
+{
+  trap '' HUP INT TERM
+  while read -r _; do :; done <&3
+  kill -KILL 0
 } >/dev/null 2>&1 &
 exec "$@" 3<&- </dev/null"#;
 /// Lines shown of a process that ended too early or was alive when a test failed.
@@ -69,6 +79,22 @@ impl Process {
         let mut command = Command::new("sh");
         command.args(["-c", LEASH, "leash"]).arg(program.get_program()).args(program.get_args());
         command.envs(folder.map(|folder| ("LEASH_FOLDER", folder))).stdin(Stdio::piped());
+        Self::captured(command, name)
+    }
+
+    /// Like [`Process::leashed`], for a program whose own children must go with it, as they would not when it is killed.
+    /// Signals from a terminal do not reach it.
+    ///
+    /// # Errors
+    /// When the program cannot be started.
+    pub fn leashed_group(program: &Command) -> Result<Self> {
+        let name = program.get_program().to_string_lossy().into_owned();
+        let mut command = Command::new("sh");
+        command
+            .args(["-c", GROUP_LEASH, "leash"])
+            .arg(program.get_program())
+            .args(program.get_args());
+        command.process_group(0).stdin(Stdio::piped());
         Self::captured(command, name)
     }
 
@@ -319,6 +345,21 @@ mod tests {
         assert_eq!(process.wait(SOON).await.unwrap().signal(), Some(9));
         let gone = eventually(SOON, async || {
             anyhow::ensure!(!folder.path().exists(), "the folder is still there");
+            Ok(())
+        });
+        gone.await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn children_of_a_leashed_group_go_with_it() {
+        let mut program = Command::new("sh");
+        program.args(["-c", "sleep 60 & echo $!; wait"]);
+        let mut process = Process::leashed_group(&program).unwrap();
+        let child = process.find(SOON, |lines| Pid::from_raw(lines.first()?.parse().ok()?));
+        let child = child.await.unwrap();
+        process.kill().unwrap();
+        let gone = eventually(SOON, async || {
+            anyhow::ensure!(rustix::process::test_kill_process(child).is_err(), "it still runs");
             Ok(())
         });
         gone.await.unwrap();

@@ -8,6 +8,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use crate::client::Client;
+use crate::page::sum;
 
 /// Pause between two readings.
 const EVERY: Duration = Duration::from_millis(400);
@@ -60,17 +61,11 @@ async fn read(server: SocketAddr) -> Result<Gauges> {
     Ok(parse(&Client::http1(server).get("/metrics").await?.text()))
 }
 
-/// Sums the samples of each name over their labels.
 fn parse(page: &str) -> Gauges {
-    let sum = |name: &str| -> f64 {
-        let samples = page.lines().filter_map(|line| line.strip_prefix(name));
-        let samples = samples.filter(|rest| rest.starts_with(['{', ' ']));
-        samples.filter_map(|rest| rest.rsplit(' ').next()?.parse::<f64>().ok()).sum()
-    };
     Gauges {
-        running: sum("vllm:num_requests_running"),
-        waiting: sum("vllm:num_requests_waiting"),
-        kv_usage: sum("vllm:kv_cache_usage_perc"),
+        running: sum(page, "vllm:num_requests_running"),
+        waiting: sum(page, "vllm:num_requests_waiting"),
+        kv_usage: sum(page, "vllm:kv_cache_usage_perc"),
     }
 }
 
@@ -79,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn samples_are_summed_and_longer_names_left_out() {
+    fn gauges_of_all_engines_are_summed() {
         let page = "# TYPE vllm:num_requests_running gauge\n\
             vllm:num_requests_running{engine=\"0\",model_name=\"a b\"} 3.0\n\
             vllm:num_requests_running{engine=\"1\",model_name=\"a b\"} 1.0\n\
