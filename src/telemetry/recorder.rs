@@ -23,7 +23,6 @@ use crate::recording::{Blocks, Header, Key, Line, Passed, Recorder, VERSION};
 const BATCH: usize = 64 << 10;
 
 /// How and where to record.
-#[derive(Debug)]
 pub struct Settings {
     /// The file.
     pub file: PathBuf,
