@@ -50,6 +50,7 @@ mod configuration;
 mod in_force;
 mod leader;
 mod listeners;
+pub mod offline;
 mod pool_metrics;
 mod publisher;
 mod recording;

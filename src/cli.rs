@@ -25,10 +25,12 @@ use crate::sim::{self, SimArgs};
 use crate::telemetry;
 
 use self::check::CheckArgs;
+use self::explain::ExplainArgs;
 use self::replay::ReplayArgs;
 use self::shell::CompletionsArgs;
 
 mod check;
+mod explain;
 mod replay;
 mod shell;
 
@@ -51,6 +53,7 @@ struct Cli {
 enum Command {
     Check(CheckArgs),
     Sim(Box<SimArgs>),
+    Explain(Box<ExplainArgs>),
     Replay(Box<ReplayArgs>),
     Completions(CompletionsArgs),
     /// Prints the manual page, in troff.
@@ -70,6 +73,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         },
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
+        Some(Command::Explain(args)) => explain::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
         Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
         Some(Command::Man) => told(shell::man(Cli::command())),

@@ -5,6 +5,7 @@
 //! and change themselves is [`Live`], the count of what they have in flight on an endpoint.
 
 pub use self::activity::Standing;
+pub use self::dump::Dump;
 pub use self::endpoint::{Endpoint, EndpointId, EndpointSpec, Slot};
 pub use self::failure_mode::FailureMode;
 pub use self::labels::{is_label_key, is_label_value};
@@ -22,6 +23,7 @@ pub use self::work::{Outlook, Prompt};
 pub mod readiness;
 
 mod activity;
+mod dump;
 mod endpoint;
 mod failure_mode;
 mod health;

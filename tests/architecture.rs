@@ -69,6 +69,8 @@ const LADDER: &[(&str, Kind, &[&str])] = &[
         &[
             "units",
             "schedule",
+            "director",
+            "extproc",
             "config",
             "discovery",
             "server",

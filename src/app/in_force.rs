@@ -35,6 +35,11 @@ impl InForce {
         Self { generation: 1, since: clock::now(), document, refused: Vec::new() }
     }
 
+    /// As it is written out.
+    pub(super) fn document(&self) -> &Document {
+        &self.document
+    }
+
     /// Which version it is, from 1.
     pub(super) fn generation(&self) -> u64 {
         self.generation

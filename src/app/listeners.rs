@@ -10,8 +10,9 @@ use tonic::service::Routes;
 
 use crate::app::supervisor::{Plane, Supervisor};
 use crate::app::{Parts, StartError};
+use crate::config::document::Document;
 use crate::config::{Flags, TlsVersion};
-use crate::pool::Snapshot;
+use crate::pool::Dump;
 use crate::server::admin::{self, Decisions};
 use crate::server::health::Health;
 use crate::server::http::{self, LogLevel};
@@ -117,7 +118,12 @@ impl Plain {
             http::serve_http(self.metrics, pages, std::future::pending()),
         );
         let pool = Arc::clone(&parts.pool);
-        let insight = http::admin_router(move || Shown::of(&pool.load()), changeable(log_level));
+        let in_force = Arc::clone(&parts.in_force);
+        let shown = move || Shown {
+            pool: pool.load().dump(clock::now()),
+            configuration: in_force.load().document().clone(),
+        };
+        let insight = http::admin_router(shown, changeable(log_level));
         let in_force = Arc::clone(&parts.in_force);
         let insight =
             insight.merge(http::json_page("/debug/config", move || in_force.load().shown()));
@@ -135,52 +141,13 @@ impl Plain {
     }
 }
 
-/// A snapshot as `/debug/snapshot` shows it.
+/// What `/debug/snapshot` shows: what is known of the pool, and the configuration in force. Enough to explain decisions by
+/// elsewhere, but for what endpoints have in their caches.
 #[derive(Debug, Serialize)]
 struct Shown {
-    generation: u64,
-    synced: bool,
-    endpoints: Vec<ShownEndpoint>,
-}
-
-#[derive(Debug, Serialize)]
-struct ShownEndpoint {
-    name: String,
-    namespace: String,
-    address: SocketAddr,
-    in_flight_requests: u32,
-    in_flight_prompt_tokens: u64,
-    /// Absent when unknown or stale.
-    waiting: Option<f32>,
-    running: Option<f32>,
-    kv_usage: Option<f32>,
-    /// Absent before the first scrape.
-    scrape_age_seconds: Option<f64>,
-}
-
-impl Shown {
-    fn of(snapshot: &Snapshot) -> Self {
-        let now = clock::now();
-        let fresh = |reading| match reading {
-            crate::pool::Reading::Fresh(value) => Some(value),
-            crate::pool::Reading::Stale | crate::pool::Reading::Unknown => None,
-        };
-        let endpoint = |endpoint: &Arc<crate::pool::Endpoint>| ShownEndpoint {
-            name: endpoint.spec.name.clone(),
-            namespace: endpoint.spec.namespace.clone(),
-            address: endpoint.spec.address,
-            in_flight_requests: endpoint.live.requests(),
-            in_flight_prompt_tokens: endpoint.live.prompt_tokens(),
-            waiting: fresh(snapshot.waiting(endpoint.id.slot, now)),
-            running: fresh(snapshot.running(endpoint.id.slot, now)),
-            kv_usage: fresh(snapshot.kv_usage(endpoint.id.slot, now)),
-            scrape_age_seconds: snapshot
-                .scrape_age(endpoint.id.slot, now)
-                .map(|age| age.as_secs_f64()),
-        };
-        let endpoints = snapshot.endpoints().map(endpoint).collect();
-        Self { generation: snapshot.generation(), synced: snapshot.synced(), endpoints }
-    }
+    #[serde(flatten)]
+    pool: Dump,
+    configuration: Document,
 }
 
 fn changeable(level: Option<telemetry::LogLevel>) -> LogLevel {

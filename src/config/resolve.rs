@@ -24,7 +24,7 @@ use self::role::Role;
 use self::written::Parts;
 
 #[cfg(test)]
-pub(in crate::config) use self::deprecated::instead_of;
+pub(in crate::config) use self::deprecated::{ALIASES, instead_of};
 #[cfg(test)]
 pub(in crate::config) use self::reference::NOT_YET;
 

@@ -102,14 +102,14 @@ fn what_has_no_effect_is_a_warning() {
                 parser: {pluginRef: openai-parser}\nfeatureGates: [flowControl=false, haPopulateNonLeaderDatastore]\n\
                 schedulingProfiles:\n- name: p\n  plugins:\n  - {pluginRef: queue-scorer, weight: 0}\n  - {pluginRef: max-score-picker, weight: 3}\n  \
                 - pluginRef: openai-parser\n";
-    expect![[r#"
+    expect![[r"
         queue-scorer 0, max-score-picker
         epp.yaml:5: warning: plugins[1]: `kv-cache-utilization-scorer` is in no profile (name it in one, or leave it out)
         epp.yaml:8: warning: parser: is deprecated (write requestHandler.parsers)
         epp.yaml:13: warning: schedulingProfiles[0].plugins[0].weight: has no effect: a scorer of weight 0 changes nothing (leave the scorer out)
         epp.yaml:14: warning: schedulingProfiles[0].plugins[1].weight: has no effect: only scorers are weighted (leave the weight out)
         epp.yaml:15: warning: schedulingProfiles[0].plugins[2]: `openai-parser` has no effect in a profile (leave it out of the profile)
-    "#]]
+    "]]
     .assert_eq(&resolved(text));
     let old = load(
         Some("apiVersion: inference.networking.x-k8s.io/v1alpha1\nkind: EndpointPickerConfig\n"),
@@ -209,20 +209,20 @@ fn handlers_and_profiles_have_to_match() {
     let profiles = "schedulingProfiles:\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n- {name: a, plugins: [{pluginRef: queue-scorer}]}\n";
     refused(
         &format!("plugins:\n- type: queue-scorer\n{profiles}"),
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:5: error: schedulingProfiles: several profiles need a profile handler (list header-profile-handler under plugins)
             epp.yaml:7: error: schedulingProfiles[1].name: another profile is named `a` (give one of them another name)
-        "#]],
+        "]],
     );
     refused(
         &format!(
             "plugins:\n- type: queue-scorer\n- type: single-profile-handler\n- {{name: two, type: single-profile-handler}}\n{profiles}"
         ),
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:6: error: plugins[2]: there is one profile handler, this is a second (leave one of them out)
             epp.yaml:7: error: schedulingProfiles: single-profile-handler runs one profile, there are 2 (leave the others out, or list header-profile-handler instead)
             epp.yaml:9: error: schedulingProfiles[1].name: another profile is named `a` (give one of them another name)
-        "#]],
+        "]],
     );
 }
 
@@ -233,9 +233,9 @@ fn a_document_that_is_none_has_one_problem_with_its_line() {
         epp.yaml:2: error: unclosed bracket '['
     "]]
     .assert_eq(&refusals("a: 1\nb: [\n"));
-    expect![[r#"
+    expect![[r"
         epp.yaml:1: error: is not a map of fields (give `name: value` pairs)
-    "#]]
+    "]]
     .assert_eq(&refusals("- a\n"));
     expect![[r"
         epp.yaml:4: error: `kind` stands twice
@@ -262,10 +262,10 @@ fn a_manifest_around_a_configuration_has_one_problem() {
 fn no_hint_leads_to_what_is_not_there() {
     refused(
         "plugins:\n- type: precise-prefix-cache-scorer\n- type: models-responder\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:4: error: plugins[0].type: plugin type `precise-prefix-cache-scorer` is not supported yet (leave it out)
             epp.yaml:5: error: plugins[1].type: unknown plugin type `models-responder` (docs/plugins.md lists the types)
-        "#]],
+        "]],
     );
 }
 
@@ -306,18 +306,18 @@ fn every_mistake_in_parameters_is_told_with_its_line() {
 #[test]
 fn a_section_without_its_gate_is_warned_of() {
     let text = "plugins: [{type: queue-scorer}]\nflowControl:\n  maxBytes: 4Gi\n  priorityBands: [{fairnessPolicyRef: nobody}]\n";
-    expect![[r#"
+    expect![[r"
         queue-scorer 1, max-score-picker
         epp.yaml:4: warning: flowControl: has no effect: its feature gate is off (leave it out: queues are not supported yet)
         epp.yaml:6: warning: flowControl.priorityBands[0].priority: is missing (give a whole number)
         epp.yaml:6: warning: flowControl.priorityBands[0].fairnessPolicyRef: no plugin is named `nobody` (list it under plugins)
-    "#]].assert_eq(&resolved(text));
+    "]].assert_eq(&resolved(text));
     refused(
         "featureGates: [flowControl]\nflowControl: {priorityBands: [{}]}\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: error: featureGates[0]: feature gate `flowControl` is not supported yet (leave it out)
             epp.yaml:4: error: flowControl.priorityBands[0].priority: is missing (give a whole number)
-        "#]],
+        "]],
     );
 }
 
@@ -325,12 +325,12 @@ fn a_section_without_its_gate_is_warned_of() {
 fn deprecated_types_are_named_with_what_to_write() {
     refused(
         "plugins: [{type: tokenizer}, {type: by-label}, {type: pd-profile-handler}]\n",
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: warning: plugins[0].type: plugin type `tokenizer` is deprecated (write token-producer)
             epp.yaml:3: warning: plugins[1].type: plugin type `by-label` is deprecated (use label-selector-filter)
             epp.yaml:3: error: plugins[1].parameters: missing field `label` (give `label`)
             epp.yaml:3: error: plugins[2].type: plugin type `pd-profile-handler` is not supported yet (leave it out)
-        "#]],
+        "]],
     );
 }
 
@@ -341,7 +341,7 @@ fn instances_without_effect_are_warned_of() {
                 featureGates: [haPopulateNonLeaderDatastore=false]\n\
                 requestHandler: {parsers: [{pluginRef: passthrough-parser}, {pluginRef: openai-parser}, {pluginRef: passthrough-parser}]}\n\
                 schedulingProfiles: [{name: p, plugins: [{pluginRef: queue-scorer}]}]\n";
-    expect![[r#"
+    expect![[r"
         queue-scorer 1, random-picker
         epp.yaml:4: warning: plugins[0]: `vertexai-parser` has no effect: it is not in requestHandler.parsers (name it there, or leave it out)
         epp.yaml:5: warning: plugins[1]: `file-discovery` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
@@ -350,7 +350,7 @@ fn instances_without_effect_are_warned_of() {
         epp.yaml:9: warning: featureGates[0]: has no effect: a replica always keeps its view of the pool (leave it out)
         epp.yaml:10: warning: requestHandler.parsers[1].pluginRef: has no effect: `passthrough-parser` before it takes every request (list it last)
         epp.yaml:10: warning: requestHandler.parsers[2].pluginRef: has no effect: `passthrough-parser` is listed before (leave it out)
-    "#]].assert_eq(&resolved(text));
+    "]].assert_eq(&resolved(text));
 }
 
 proptest::proptest! {

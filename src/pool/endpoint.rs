@@ -29,7 +29,7 @@ pub struct EndpointId {
 }
 
 /// An endpoint as its source describes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize)]
 pub struct EndpointSpec {
     /// Unique in the pool; a pod's name with `-rank-<n>` in Kubernetes, the configured name otherwise.
     pub name: String,

@@ -63,6 +63,11 @@ impl Live {
         self.work.lock().outlook(now)
     }
 
+    /// Takes what was to be expected of it elsewhere, but for its prompts.
+    pub(in crate::pool) fn resume(&self, outlook: Outlook) {
+        self.work.lock().resume(outlook);
+    }
+
     /// Output tokens that the requests placed here are expected to generate yet.
     pub fn decode_tokens(&self) -> u64 {
         self.decode_tokens.load(Ordering::Relaxed)

@@ -59,6 +59,15 @@ impl Targets {
         &self.object
     }
 
+    /// The models with their weights.
+    pub(in crate::pool) fn weights(&self) -> impl Iterator<Item = (&str, u32)> {
+        let before = std::iter::once(0).chain(self.sums.iter().map(|(_, sum)| *sum));
+        let weight = |(before, (_, sum)): (u64, &(Box<str>, u64))| sum - before;
+        let weights = before.zip(&self.sums).map(weight);
+        let names = self.sums.iter().map(|(name, _)| &**name);
+        names.zip(weights.map(|weight| u32::try_from(weight).unwrap_or(u32::MAX)))
+    }
+
     /// One of the models, as often as its weight says; `dice` is random.
     pub fn draw(&self, dice: u64) -> Option<&str> {
         let &(_, total) = self.sums.last()?;

@@ -56,6 +56,11 @@ impl Attributes {
         "MaxActiveModels",
     ];
 
+    /// All of them.
+    pub(in crate::pool) fn iter(&self) -> impl Iterator<Item = (&str, f32)> {
+        self.0.iter().flat_map(|all| all.iter()).map(|(name, value)| (&**name, *value))
+    }
+
     fn find(&self, key: &str) -> Option<f32> {
         let mut all = self.0.iter().flat_map(|all| all.iter());
         all.find_map(|(name, value)| (**name == *key).then_some(*value))

@@ -63,6 +63,17 @@ impl Served {
         }
     }
 
+    /// All that an endpoint listed; none when it did not.
+    pub(in crate::pool) fn listed(&self, slot: Slot) -> Option<Models> {
+        let all = || self.by_model.iter().filter(|(_, servers)| servers.all.contains(slot));
+        let named = |base| {
+            let of = all().filter(move |(_, servers)| servers.base.contains(slot) == base);
+            of.map(|(name, _)| &**name).collect()
+        };
+        let listed = self.listed.contains(slot);
+        listed.then(|| Models { base: named(true), adapters: named(false) })
+    }
+
     pub(in crate::pool) fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
         let servers = self.by_model.get(model);
         if servers.is_some_and(|servers| servers.all.contains(slot)) {

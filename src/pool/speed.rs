@@ -23,7 +23,7 @@ const STEP_GROWTH: f32 = 0.02;
 const LOAD_SECONDS: f32 = 0.2;
 
 /// The time in which what was learnt loses half of its weight.
-const HALF_LIFE: Duration = Duration::from_secs(60);
+const HALF_LIFE: Duration = Duration::from_mins(1);
 
 /// Share of a new sample of a long prompt in what is known of prompts.
 const TOKEN_SHARE: f32 = 0.2;
@@ -45,7 +45,7 @@ const STEP_SHARE: f32 = 1.0 / 16.0;
 const LOAD_SHARE: f32 = 1.0 / 4.0;
 
 /// What was learnt of one endpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Speed {
     /// Seconds that a token of a prompt takes; nothing while `weight` is 0.0.
     token: f32,
@@ -56,6 +56,7 @@ pub struct Speed {
     step: Option<f32>,
     load: Option<f32>,
     /// When `weight` was last changed.
+    #[serde(skip)]
     at: Option<Instant>,
 }
 
@@ -139,7 +140,9 @@ mod tests {
 
     fn learnt(seconds: &[f32]) -> Speed {
         let (mut speed, now) = (Speed::default(), clock::now());
-        seconds.iter().for_each(|&seconds| speed.computed(8_000.0, seconds, now));
+        for &seconds in seconds {
+            speed.computed(8_000.0, seconds, now);
+        }
         speed
     }
 

@@ -74,7 +74,7 @@ impl Prompt {
 }
 
 /// What is to be expected of an endpoint.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, serde::Deserialize, serde::Serialize)]
 pub struct Outlook {
     /// Tokens of prompts that it has yet to compute for us.
     pub prompt_tokens: f32,
@@ -87,6 +87,11 @@ pub struct Outlook {
 }
 
 impl Work {
+    /// What was learnt elsewhere, and what decodes.
+    pub(in crate::pool) fn resume(&mut self, outlook: Outlook) {
+        (self.speed, self.decoding) = (outlook.speed, outlook.decoding as u32);
+    }
+
     /// A prompt is placed.
     pub(in crate::pool) fn place(&mut self, prompt: Prompt) -> Ticket {
         let ticket = Ticket(self.next);

@@ -253,7 +253,9 @@ fn hits_are_believed_in_as_far_as_the_endpoint_was_right() {
         snapshot.ready().iter().map(|&slot| hits.tokens(slot)).collect::<Vec<_>>()
     };
     assert_eq!(tokens(), [256, 256]);
-    (0..100).for_each(|_| index.judge(ids[0], 0.5, 1.0));
+    (0..100).for_each(|_| index.judge(ids[0], 0.6, 1.0));
+    assert_eq!(tokens(), [256, 256], "most of it is right");
+    (0..100).for_each(|_| index.judge(ids[0], 0.25, 1.0));
     assert_eq!(tokens(), [128, 256]);
     index.keep(|id| id != ids[0]);
     let next = EndpointId { slot: ids[0].slot, epoch: ids[1].epoch + 1 };

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::config::parameters::{self, Parameter};
-use crate::config::resolve::{NOT_YET, instead_of};
+use crate::config::resolve::{ALIASES, NOT_YET, instead_of};
 use crate::config::sources;
 use crate::schedule::registry::{Build, PLUGINS};
 
@@ -79,6 +79,9 @@ fn entry(page: &mut String, (name, summary): (&str, &str), sources: &Sources) {
     if let Some(hint) = instead_of(name).filter(|_| !summary.contains("Deprecated")) {
         writeln!(page, "Deprecated: {hint}.\n").unwrap();
     }
+    for (alias, _) in ALIASES.iter().filter(|(_, meant)| *meant == name) {
+        writeln!(page, "The deprecated name `{alias}` means it too.\n").unwrap();
+    }
     if let Some(body) = sources.body(name) {
         writeln!(page, "{body}\n").unwrap();
     }
@@ -135,11 +138,8 @@ impl Sources {
         let own = self.of(plugin).into_iter().chain(&self.0);
         let kind = own.filter_map(|text| field(text, name)).map(word).next();
         let kind = kind.unwrap_or_else(|| panic!("no field for {name} of {plugin}"));
-        kind.unwrap_or(if default.is_some_and(|json| json.starts_with('"')) {
-            "text"
-        } else {
-            "map"
-        })
+        let text = default.is_some_and(|json| json.starts_with('"'));
+        kind.unwrap_or(if text { "text" } else { "map" })
     }
 }
 

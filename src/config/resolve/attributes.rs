@@ -109,11 +109,11 @@ mod tests {
         problems(
             &all.concat(),
             &expect![[r"
-            epp.yaml:4: warning: plugins[0].parameters.attributeKey: no engine tells `WaitingQueueSise` (did you mean `WaitingQueueSize`?)
-            epp.yaml:5: warning: plugins[1].parameters.attributeKey: no engine tells `zzz` (add it to customMetrics of core-metrics-extractor)
-            epp.yaml:6: error: plugins[2].parameters.producer: `a` tells nothing of endpoints
-            epp.yaml:7: error: plugins[3].parameters.producer: no plugin is named `nobody` (list it under plugins)
-        "]],
+                epp.yaml:4: warning: plugins[0].parameters.attributeKey: no engine tells `WaitingQueueSise` (did you mean `WaitingQueueSize`?)
+                epp.yaml:5: warning: plugins[1].parameters.attributeKey: no engine tells `zzz` (add it to customMetrics of core-metrics-extractor)
+                epp.yaml:6: error: plugins[2].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+                epp.yaml:7: error: plugins[3].parameters.producer: no plugin is named `nobody` (list it under plugins)
+            "]],
         );
     }
 }

@@ -4,7 +4,7 @@ use crate::config::problem::Problem;
 use crate::schedule::registry::Parameters;
 
 /// Other names for a type.
-const ALIASES: &[(&str, &str)] =
+pub(in crate::config) const ALIASES: &[(&str, &str)] =
     &[("by-label-selector", "label-selector-filter"), ("tokenizer", "token-producer")];
 
 /// Types that are deprecated, with what to write instead.

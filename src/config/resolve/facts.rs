@@ -131,8 +131,8 @@ impl References {
         };
         let bad_already = matches!(producer.kind, Kind::Later | Kind::Unknown);
         let right = producer.type_name() == self.default;
-        let message = || format!("`{name}` tells no {}", self.tells);
-        (!bad_already && !right).then(|| Problem::error(path, message()))
+        let wrong = || Problem::error(path, format!("`{name}` tells no {}", self.tells));
+        (!bad_already && !right).then(|| wrong().hint(format!("name a {}", self.default)))
     }
 }
 
@@ -203,19 +203,19 @@ mod tests {
              - {type: agent-identity, name: again}\n\
              - {type: mm-embeddings-cache-producer}\n",
             &expect![[r"
-                epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it
-                epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second
-                epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it
-                epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same
-                epp.yaml:9: warning: plugins[5]: `mm-embeddings-cache-producer` has no effect: nothing asks it
+                epp.yaml:5: warning: plugins[1]: `session-id-producer` has no effect: nothing asks it (leave it out)
+                epp.yaml:6: error: plugins[2]: there is one `session-id-producer`, this is a second (leave it out, or `session-id-producer`)
+                epp.yaml:6: warning: plugins[2]: `b` has no effect: nothing asks it (leave it out)
+                epp.yaml:8: warning: plugins[4]: `again` has no effect: `agent-identity` says the same (leave it out)
+                epp.yaml:9: warning: plugins[5]: `mm-embeddings-cache-producer` has no effect: nothing asks it (leave it out)
             "]],
         );
         problems(
             "- type: session-affinity-filter\n  parameters:\n    strategy: session_id\n    sessionIdConfig:\n      sources:\n      - {attribute: SessionID}\n      - {attribute: SessionID, producer: queue-scorer}\n",
-            &expect![[r#"
+            &expect![[r"
                 epp.yaml:10: error: plugins[1].parameters.sessionIdConfig.sources[0].producer: no plugin is named `session-id-producer` (list it under plugins)
                 epp.yaml:11: error: plugins[1].parameters.sessionIdConfig.sources[1].producer: `queue-scorer` tells no sessions (name a session-id-producer)
-            "#]],
+            "]],
         );
     }
 }

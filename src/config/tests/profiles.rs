@@ -66,19 +66,19 @@ fn a_handler_of_one_profile_is_refused_several() {
     let plugins = format!("plugins:\n- type: data-parallel-profile-handler\n{PLUGINS_OF_TWO}{TWO}");
     refused(
         &plugins,
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:4: warning: plugins[0].type: plugin type `data-parallel-profile-handler` is deprecated (give the pool several target ports)
             epp.yaml:9: error: schedulingProfiles: data-parallel-profile-handler runs one profile, there are 2 (leave the others out, or list header-profile-handler instead)
-        "#]],
+        "]],
     );
     let both = "plugins: [{type: data-parallel-profile-handler, parameters: {primaryPort: 70000}}, {type: header-profile-handler}]\n";
     refused(
         both,
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:3: warning: plugins[0].type: plugin type `data-parallel-profile-handler` is deprecated (give the pool several target ports)
             epp.yaml:3: error: plugins[0].parameters.primaryPort: primaryPort is 70000 (give 0 to 65535)
             epp.yaml:3: error: plugins[1]: there is one profile handler, this is a second (leave one of them out)
-        "#]],
+        "]],
     );
 }
 
@@ -89,12 +89,12 @@ fn each_profile_has_one_picker_and_problems_of_its_own() {
                 - {name: b, plugins: [{pluginRef: max-score-picker}]}\n- {plugins: [{pluginRef: queue-scorer}, {pluginRef: nobody}]}\n";
     refused(
         text,
-        &expect![[r#"
+        &expect![[r"
             epp.yaml:5: error: schedulingProfiles[0].plugins[1]: a profile has one picker, this is a second (leave one of them out)
             epp.yaml:6: warning: schedulingProfiles[1]: has no scorer: all endpoints are equal to its picker (name a scorer, or random-picker to say that it is meant)
             epp.yaml:7: error: schedulingProfiles[2].name: is missing (give the profile a name)
             epp.yaml:7: error: schedulingProfiles[2].plugins[1].pluginRef: no plugin is named `nobody` (list it under plugins)
-        "#]],
+        "]],
     );
 }
 
@@ -103,11 +103,11 @@ fn what_is_said_of_sessions_without_effect_is_warned_of() {
     let text = "plugins:\n- {type: session-affinity-filter, parameters: {sessionIdConfig: {evictionTtlSeconds: 60}}}\n\
                 - {type: session-affinity-scorer, parameters: {profileName: prefill, strategy: session_id}}\n\
                 schedulingProfiles: [{name: p, plugins: [{pluginRef: session-affinity-filter}, {pluginRef: session-affinity-scorer}]}]\n";
-    expect![[r#"
+    expect![[r"
         session-affinity-filter, session-affinity-scorer 1, max-score-picker
         epp.yaml:4: warning: plugins[0].parameters.sessionIdConfig: has no effect with the strategy encoded_endpoint_header (write strategy: session_id)
         epp.yaml:5: warning: plugins[1].parameters.profileName: no profile `prefill` lists `session-affinity-scorer`: it holds the endpoints of those that do (name a profile that lists it)
-    "#]]
+    "]]
     .assert_eq(&resolved(text));
 }
 
@@ -130,11 +130,11 @@ fn a_metric_that_is_asked_for_by_name_has_who_tells_it() {
     );
     refused(
         &text,
-        &expect![[r#"
-            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells of `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
+        &expect![[r"
+            epp.yaml:4: warning: plugins[0].parameters.attribute: no engine tells `WaitingQueueSiz` (did you mean `WaitingQueueSize`?)
             epp.yaml:6: error: plugins[2].parameters.producer: no plugin is named `nobody` (list it under plugins)
-            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells no metrics (name a core-metrics-extractor)
-            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells of `height` (list it among customMetrics of core-metrics-extractor)
-        "#]],
+            epp.yaml:7: error: plugins[3].parameters.producer: `a` tells nothing of endpoints (name a core-metrics-extractor)
+            epp.yaml:8: warning: plugins[4].parameters.attribute: no engine tells `height` (add it to customMetrics of core-metrics-extractor)
+        "]],
     );
 }

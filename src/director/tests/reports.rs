@@ -21,18 +21,24 @@ struct Stage {
     director: Director,
     chain: Chain,
     request: Parsed,
+    tokens: u64,
 }
 
 impl Stage {
     fn new() -> Self {
+        Self::of_tokens(TOKENS)
+    }
+
+    /// The prompt has so many tokens.
+    fn of_tokens(tokens: u64) -> Self {
         let sample = Sample { waiting: Some(0.0), ..Sample::default() };
         let pool = Arc::new(ArcSwap::from_pointee(fixture::sampled(&[Some(sample)], clock::now())));
         let index = Arc::new(Index::new(PrefixSettings::default(), 1));
         let mut hashing = index.hashing();
-        (0..TOKENS).for_each(|id| hashing.feed(PromptPart::Token(u32::try_from(id).unwrap())));
+        (0..tokens).for_each(|id| hashing.feed(PromptPart::Token(u32::try_from(id).unwrap())));
         let chain = hashing.end(Some("m"), None);
-        let request = prompt(TOKENS, 0);
-        Self { director: director(&pool).with_prefix(index), chain, request }
+        let request = prompt(tokens, 0);
+        Self { director: director(&pool).with_prefix(index), chain, request, tokens }
     }
 
     /// The same, asked with so many bytes of text.
@@ -68,7 +74,7 @@ impl Stage {
 
     /// So many requests, one after the other, with so many tokens cached each.
     fn serve(&self, requests: u32, cached: Option<u64>) {
-        (0..requests).for_each(|_| self.answer(self.place(), TOKENS, cached));
+        (0..requests).for_each(|_| self.answer(self.place(), self.tokens, cached));
     }
 
     /// Tokens of the prompt that the endpoint is expected to have now.
@@ -91,9 +97,11 @@ fn an_endpoint_that_lacks_what_it_was_given_loses_its_credit_and_regains_it() {
 }
 
 #[test]
-fn an_endpoint_that_has_half_is_expected_to_have_half() {
+fn an_endpoint_that_has_a_quarter_is_expected_to_have_half_and_one_that_has_half_all() {
     let stage = Stage::new();
-    stage.serve(101, Some(TOKENS / 2));
+    stage.serve(101, Some(TOKENS * 9 / 16));
+    assert_eq!(stage.expected(), TOKENS);
+    stage.serve(101, Some(TOKENS / 4));
     assert!(stage.expected().abs_diff(TOKENS / 2) < TOKENS / 50, "{}", stage.expected());
     let decision = stage.place();
     assert_eq!(
@@ -111,11 +119,11 @@ fn an_engine_that_does_not_say_what_it_had_changes_nothing() {
 
 #[test]
 fn hits_are_rounded_to_whole_blocks_and_one_token_is_always_computed() {
-    let stage = Stage::new();
-    stage.serve(100, Some(TOKENS - 64 - 16));
-    assert_eq!(stage.expected(), TOKENS);
-    stage.serve(100, Some(TOKENS - 64 - 17));
-    assert!(stage.expected() < TOKENS);
+    let (stage, tokens) = (Stage::of_tokens(128), 128);
+    stage.serve(100, Some(tokens - 64 - 16));
+    assert_eq!(stage.expected(), tokens);
+    stage.serve(1_000, Some(tokens - 64 - 17));
+    assert!(stage.expected() < tokens);
 }
 
 #[test]

@@ -47,10 +47,10 @@ mod tests {
 
     fn headers(raw: Value) -> Result<Vec<String>, String> {
         let read = parameters::<AgentIdentity>(raw).and_then(AgentIdentity::producer);
-        match read.map_err(|error| error.0)?.product {
-            Product::Agent(headers) => Ok(headers.iter().map(|name| name.to_string()).collect()),
-            other => panic!("{other:?}"),
-        }
+        let Product::Agent(headers) = read.map_err(|error| error.0)?.product else {
+            return Err("another product".to_owned());
+        };
+        Ok(headers.iter().map(|name| String::from(&**name)).collect())
     }
 
     #[test]

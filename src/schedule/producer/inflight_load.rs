@@ -72,9 +72,11 @@ mod tests {
 
     #[test]
     fn output_counts_by_its_estimate_where_it_is_to_be_added() {
-        let estimate = |raw| match produced(raw).unwrap().product {
-            Product::InFlight(estimate) => estimate.map(|it| (it.ratio, it.most)),
-            other => panic!("{other:?}"),
+        let estimate = |raw| {
+            let Product::InFlight(estimate) = produced(raw).unwrap().product else {
+                panic!("another product")
+            };
+            estimate.map(|it| (it.ratio, it.most))
         };
         assert_eq!(estimate(json!({})), None);
         assert_eq!(estimate(json!({"addEstimatedOutputTokens": true})), Some((1.5, None)));

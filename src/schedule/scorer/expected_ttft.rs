@@ -105,7 +105,9 @@ impl Scorer for ExpectedTtft {
         });
         let lowest = scores.iter().copied().fold(f32::INFINITY, f32::min);
         let best = lowest + LEAST_BAND.max(band * lowest);
-        scores.iter_mut().for_each(|score| *score = (best / *score).min(1.0));
+        for score in scores {
+            *score = (best / *score).min(1.0);
+        }
     }
 }
 

@@ -1,0 +1,252 @@
+//! `lodesman explain`: where a request would go, or went, and why.
+
+use std::io::{IsTerminal, Read, stdin, stdout};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use clap::Args;
+use reqwest::{RequestBuilder, Url};
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+
+use crate::app::offline::{self, OfflineError};
+use crate::cli::{CONFIGURATION, FAULT, USAGE, control_runtime, fail, say};
+use crate::director::Explanation;
+use crate::extproc::{Refused, Rehearsal};
+
+use self::table::table;
+
+mod table;
+
+/// The request would be refused.
+const REFUSED: u8 = 1;
+
+/// Bytes of a file: those of the longest body that is taken anywhere.
+const LONGEST: u64 = 256 << 20;
+
+const AFTER_HELP: &str = "\
+Examples:
+  lodesman explain --body chat.json --at http://127.0.0.1:9091
+  kubectl port-forward deploy/lodesman 9091 & lodesman explain --at http://127.0.0.1:9091 --request-id 4711
+  curl -s 127.0.0.1:9091/debug/snapshot > pool.json; lodesman explain --body chat.json --snapshot pool.json
+
+A live decision is known by --request-id while the picker runs with --decision-log N. Nothing is sent to a model server, and
+a dry request leaves no trace. A snapshot does not tell what endpoints have in their caches.
+Exit codes: 0 it has a place, 1 it would be refused, 64 wrong usage, 70 the picker does not answer, 78 bad configuration.";
+
+/// Says where a request would go and why: who was left out by what, every score, the age of what was known.
+#[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
+pub(super) struct ExplainArgs {
+    /// The body of the request; - is standard input.
+    #[arg(long, value_name = "FILE", required_unless_present_any = ["request_id", "decision"])]
+    body: Option<PathBuf>,
+    /// A header of the request; may be repeated.
+    #[arg(long, value_name = "NAME:VALUE", value_parser = header)]
+    header: Vec<(String, String)>,
+    /// Its path.
+    #[arg(long, value_name = "PATH", default_value = "/v1/chat/completions")]
+    path: String,
+    /// Ask for this model instead of the one in the body.
+    #[arg(long, value_name = "NAME")]
+    model: Option<String>,
+    /// The endpoints that the gateway would allow, as `ip:port` or `ip`, comma separated [default: all].
+    #[arg(long, value_name = "ADDRESSES")]
+    subset: Option<String>,
+    /// What ties are drawn by, in hexadecimal digits [default: random].
+    #[arg(long, value_name = "HEX", value_parser = dice)]
+    dice: Option<u64>,
+    #[command(flatten)]
+    from: From,
+    /// Decide by this configuration, not by the one in the snapshot.
+    #[arg(long, value_name = "FILE", requires = "snapshot")]
+    config_file: Option<PathBuf>,
+    /// Show the last decision on the request with this x-request-id.
+    #[arg(long, value_name = "ID", requires = "at", conflicts_with = "body")]
+    request_id: Option<String>,
+    /// Show the decision with this id, as the header x-lodesman-decision tells it.
+    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "request_id"])]
+    decision: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct From {
+    /// The admin port of a running picker, such as http://127.0.0.1:9091.
+    #[arg(long, value_name = "URL")]
+    at: Option<Url>,
+    /// What /debug/snapshot of a picker showed; - is standard input.
+    #[arg(long, value_name = "FILE")]
+    snapshot: Option<PathBuf>,
+}
+
+/// Why nothing is explained.
+struct Failure {
+    code: u8,
+    message: String,
+}
+
+type Told = Result<Explanation, Refused>;
+
+pub(super) fn run(args: &ExplainArgs) -> ExitCode {
+    match told(args).and_then(|told| print(&told, args.json)) {
+        Ok(code) => code,
+        Err(Failure { code, message }) => fail(code, &message),
+    }
+}
+
+fn told(args: &ExplainArgs) -> Result<Told, Failure> {
+    if let Some(snapshot) = &args.from.snapshot {
+        return offline(args, snapshot);
+    }
+    let at = args.from.at.clone().ok_or_else(|| usage("give --at or --snapshot"))?;
+    let runtime = control_runtime().map_err(|error| fault(error.to_string()))?;
+    runtime.block_on(ask(args, at))
+}
+
+fn offline(args: &ExplainArgs, snapshot: &Path) -> Result<Told, Failure> {
+    let configuration = args.config_file.as_deref().map(text).transpose()?;
+    let request = Rehearsal {
+        headers: headers(args),
+        body: args.body.as_deref().map(read).transpose()?.unwrap_or_default(),
+        subset: args.subset.clone(),
+    };
+    let dice = args.dice.unwrap_or_else(|| fastrand::u64(..));
+    let told = offline::explain(&text(snapshot)?, configuration.as_deref(), request, dice);
+    told.map_err(|error| match error {
+        OfflineError::Snapshot(_) => usage(format!("{}: {error}", snapshot.display())),
+        OfflineError::Configuration(problems) => {
+            let name = args.config_file.as_deref().unwrap_or(snapshot).display().to_string();
+            let lines = problems.iter().map(|problem| problem.in_file(&name).to_string());
+            let message = lines.collect::<Vec<_>>().join("\n");
+            Failure { code: CONFIGURATION, message }
+        }
+        OfflineError::System(_) => fault(error.to_string()),
+    })
+}
+
+async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
+    let client = client().map_err(|error| fault(error.to_string()))?;
+    let live = args.request_id.as_ref().map(|id| ("request-id", id));
+    let live = live.or_else(|| args.decision.as_ref().map(|id| ("id", id)));
+    let Some((field, id)) = live else {
+        let dice = args.dice.map(|dice| format!("{dice:x}"));
+        let fields = [("path", Some(&args.path)), ("subset", args.subset.as_ref())];
+        let fields = fields.into_iter().chain([("dice", dice.as_ref())]);
+        let mut request = client.post(page(at, "/debug/explain", fields)?);
+        for (name, value) in headers(args).into_iter().filter(|(name, _)| !name.starts_with(b":")) {
+            request = request.header(&*name, &*value);
+        }
+        let body = args.body.as_deref().map(read).transpose()?.unwrap_or_default();
+        return answer(request.body(body)).await;
+    };
+    let one = "1".to_owned();
+    let at = page(at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
+    let found: Vec<Explanation> =
+        answer(client.get(at)).await?.map_err(|refused| fault(refused.message))?;
+    let none = || usage(format!("no decision with the {field} {id} is in the log of this picker"));
+    found.into_iter().next().map(Ok).ok_or_else(none)
+}
+
+/// The answer, which is what was asked for or why the request would be refused.
+async fn answer<T: serde::de::DeserializeOwned>(
+    request: RequestBuilder,
+) -> Result<Result<T, Refused>, Failure> {
+    let failed = |error: reqwest::Error| fault(format!("{:#}", anyhow::Error::new(error)));
+    let answer = request.send().await.map_err(failed)?;
+    let status = answer.status();
+    let body = answer.bytes().await.map_err(failed)?;
+    let read = match status.as_u16() {
+        200 => serde_json::from_slice(&body).map(Ok),
+        422 => serde_json::from_slice(&body).map(Err),
+        _ => {
+            let told = String::from_utf8_lossy(&body);
+            return Err(fault(format!("the picker answers {status}: {}", told.trim_end())));
+        }
+    };
+    read.map_err(|error| fault(format!("the answer is not what a picker says: {error}")))
+}
+
+fn client() -> anyhow::Result<reqwest::Client> {
+    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(RootCertStore::empty())
+        .with_no_client_auth();
+    Ok(reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().build()?)
+}
+
+fn page<'a>(
+    at: Url,
+    path: &str,
+    fields: impl IntoIterator<Item = (&'static str, Option<&'a String>)>,
+) -> Result<Url, Failure> {
+    let mut page = at.join(path).map_err(|error| usage(format!("--at {at}: {error}")))?;
+    let given = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    page.query_pairs_mut().extend_pairs(given);
+    Ok(page)
+}
+
+/// All that is said of the request before its body.
+fn headers(args: &ExplainArgs) -> Vec<(Bytes, Bytes)> {
+    let line = [(":method", "POST"), (":path", args.path.as_str())];
+    let model = args.model.as_deref().map(|model| ("x-llm-d-model-name-rewrite", model));
+    let given = args.header.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    let owned = |text: &str| Bytes::copy_from_slice(text.as_bytes());
+    let all = line.into_iter().chain(model).chain(given);
+    all.map(|(name, value)| (owned(name), owned(value))).collect()
+}
+
+fn print(told: &Told, json: bool) -> Result<ExitCode, Failure> {
+    let no_color = std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let colors = stdout().is_terminal() && !no_color;
+    let page = match (told, json) {
+        (Ok(told), true) => serde_json::to_string_pretty(told).map(|json| json + "\n"),
+        (Err(told), true) => serde_json::to_string_pretty(told).map(|json| json + "\n"),
+        (Ok(told), false) => Ok(table(told, colors)),
+        (Err(Refused { status, reason, message }), false) => {
+            Ok(format!("refused with {status}, {reason}: {message}\n"))
+        }
+    };
+    let page = page.map_err(|error| fault(error.to_string()))?;
+    say(page.as_bytes()).map_err(|error| fault(error.to_string()))?;
+    let placed = told.as_ref().is_ok_and(|told| told.outcome.refused.is_none());
+    Ok(if placed { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+}
+
+fn read(path: &Path) -> Result<Bytes, Failure> {
+    let mut bytes = Vec::new();
+    let took = if path == Path::new("-") {
+        stdin().lock().take(LONGEST).read_to_end(&mut bytes)
+    } else {
+        std::fs::File::open(path).and_then(|file| file.take(LONGEST).read_to_end(&mut bytes))
+    };
+    took.map_err(|error| usage(format!("{}: {error}", path.display())))?;
+    Ok(bytes.into())
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    String::from_utf8(read(path)?.into())
+        .map_err(|error| usage(format!("{}: {error}", path.display())))
+}
+
+fn header(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once(':').ok_or("give NAME:VALUE")?;
+    Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+fn dice(text: &str) -> Result<u64, String> {
+    u64::from_str_radix(text, 16).map_err(|error| error.to_string())
+}
+
+fn usage(message: impl Into<String>) -> Failure {
+    Failure { code: USAGE, message: message.into() }
+}
+
+fn fault(message: impl Into<String>) -> Failure {
+    Failure { code: FAULT, message: message.into() }
+}
