@@ -1,7 +1,6 @@
 //! `lodesman replay` as it is called.
 #![expect(
     clippy::unwrap_used,
-    clippy::indexing_slicing,
     clippy::tests_outside_test_module,
     reason = "an integration test"
 )]
