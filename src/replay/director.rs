@@ -209,8 +209,12 @@ impl Directed {
         let Some(index) = &self.index else { return Arc::default() };
         let settings = index.settings();
         let size = usize::try_from(settings.block_tokens.get()).unwrap_or(usize::MAX);
-        if size == BLOCK_TOKENS && arrival.chain.hashes().len() <= settings.chain_limit {
-            return Arc::clone(&arrival.chain);
+        if size == BLOCK_TOKENS {
+            let hashes = arrival.chain.hashes();
+            return match hashes.get(..settings.chain_limit) {
+                Some(first) => Arc::new(Chain::from(first.to_vec())),
+                None => Arc::clone(&arrival.chain),
+            };
         }
         let whole = arrival.prompt_tokens / size;
         let ends = (1..=whole).map(|block| (block * size).div_ceil(ENGINE_BLOCK_TOKENS));
