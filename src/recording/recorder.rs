@@ -159,7 +159,7 @@ mod tests {
     fn a_long_prompt_waits_with_the_hashes_that_are_recorded() {
         let metrics = Metrics::new("ns", "pool", false).unwrap().recording.clone();
         let (recorder, mut queue) = Recorder::new(metrics);
-        recorder.record(passed(clock::now(), &[7; MOST_BLOCKS + 1]));
+        recorder.record(passed(clock::now(), &vec![7; MOST_BLOCKS + 1]));
         let waits = queue.try_recv().unwrap();
         assert_eq!((waits.chain.hashes().len(), waits.blocks.limit), (MOST_BLOCKS, MOST_BLOCKS));
     }

@@ -326,3 +326,26 @@ fn pod_at(address: SocketAddr) -> Option<usize> {
 fn narrow(share: f64) -> f32 {
     share as f32
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::prompt::Segment;
+    use crate::sim::engine::EngineSpec;
+
+    #[test]
+    fn a_prompt_beyond_the_limit_is_cut_as_a_short_one_with_its_beginning() {
+        let prompt = |tokens| Arrival::new(Duration::ZERO, &[Segment { content: 1, tokens }], 1);
+        let (short, long) = (prompt(1_000), prompt(200_000));
+        let fleet = Fleet {
+            engines: vec![EngineSpec::default()],
+            scrape_interval: Duration::from_millis(50),
+            outages: Vec::new(),
+        };
+        let (workload, dice) = (Workload { arrivals: Vec::new() }, fastrand::Rng::with_seed(1));
+        let directed = Directed::new(None, &workload, &fleet, dice).unwrap();
+        let (short, long) = (directed.chain(&short), directed.chain(&long));
+        assert_eq!((short.hashes().len(), long.hashes().len()), (15, 2_048));
+        assert!(long.hashes().starts_with(short.hashes()));
+    }
+}
