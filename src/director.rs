@@ -232,6 +232,8 @@ impl Director {
         (scratch, signals): &mut (Scratch, Signals),
     ) -> Result<Choice<'a>, Rejection> {
         let View { snapshot, rules: Rules { policy, .. }, began, .. } = view;
+        signals.prefix.clear();
+        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         scratch.candidates.clear();
         scratch.candidates.extend_from_slice(snapshot.ready());
         scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
@@ -241,8 +243,6 @@ impl Director {
             (true, true) => return Err(Rejection::NoEndpoints),
             (false, _) => {}
         }
-        signals.prefix.clear();
-        signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
         let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;

@@ -25,20 +25,21 @@
 //! | module | core | what it is |
 //! |---|---|---|
 //! | [`cli`] | | the command line: which command, with what exit code |
-//! | [`app`] | | builds everything, in order; starts and stops it |
+//! | [`app`] | | builds everything, in order; starts and stops it; follows the configuration file |
 //! | [`server`] | | listeners: ext_proc, health, metrics, admin |
-//! | [`scrape`], [`k8s`], [`discovery`], [`telemetry`] | | metrics pages, objects of Kubernetes, endpoint lists, logs |
-//! | [`sim`] | its engine | simulated model servers |
+//! | [`scrape`], [`k8s`], [`discovery`] | | metrics pages, objects of Kubernetes, endpoint lists |
+//! | [`telemetry`] | | logs, and the file of a recording |
 //! | [`replay`] | | traces on simulated servers, in virtual time |
+//! | [`sim`] | its engine | simulated model servers |
 //! | [`config`] | | command line and file, resolved into parts |
 //! | [`extproc`] | yes | the protocol as a state machine |
 //! | [`director`] | yes | the path of one request to its decision |
-//! | [`schedule`] | yes | filters, scorers, pickers, and the table of them |
+//! | [`schedule`] | yes | profiles, filters, scorers, pickers, and the table of them |
+//! | [`recording`] | yes | what is recorded of requests |
 //! | [`prefix`] | yes | who has which part of a prompt in its cache |
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
 //! | [`metrics`] | yes | every family as a typed field |
-//! | [`recording`] | yes | what is recorded of requests |
 //! | [`units`] | yes | durations and sizes as Go programs spell them |
 //! | [`wire`] | yes | the generated messages |
 //!
@@ -51,13 +52,18 @@
 //! 2. Headers are read once; the body is held as slices of the receive buffer, and scanned and hashed as it arrives
 //!    ([`request::Scan`], [`prefix::Hashing`]).
 //! 3. At the end of the body the exchange finds out how urgent the request is and which model is asked for
-//!    ([`pool::Routes`]), and asks ([`director::Ask`]); the director loads one [`pool::Snapshot`], screens it by the
-//!    gateway's subset, sheds a request of low priority if nobody has room ([`schedule::Detector`]), finds who has how
-//!    much of the prompt ([`prefix::Index`]) and runs the [`schedule::Profile`]: filters, weighted scorers, picker.
+//!    ([`pool::Routes`]), and asks ([`director::Ask`]); the director loads one [`pool::Snapshot`] and the
+//!    [`director::Policy`] in force, screens the pool by the gateway's subset and by who answers at all, and lets the
+//!    [`schedule::Handler`] choose the profile. It sheds a request of low priority if nobody has room
+//!    ([`schedule::Detector`], [`schedule::Admitter`]), finds who has how much of the prompt ([`prefix::Index`]) and runs
+//!    the [`schedule::Profile`]: filters, weighted scorers, picker. What each of them said is kept where somebody wants
+//!    to know ([`schedule::Trace`], [`director::DecisionLog`]).
 //! 4. The chosen endpoint is charged ([`pool::InFlight`]) and counts as having the prompt, and the exchange replies:
 //!    headers as a difference, the body as it came.
-//! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`]).
-//! 6. When the stream is gone, however it went, the charge is released and the request counted under one outcome.
+//! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`])
+//!    and corrects what is believed of the endpoint's cache, and of the length of prompts ([`director::Report`]).
+//! 6. When the stream is gone, however it went, the charge is released, the request counted under one outcome and, with
+//!    `--record-trace`, handed to the writer of the recording ([`recording::Recorder`]).
 //!
 //! # Invariants
 //!
@@ -70,7 +76,8 @@
 //!
 //! # A newcomer's path
 //!
-//! `schedule/scorer/queue.rs` (a whole plugin), [`schedule::profile`], [`director`], [`extproc`], `pool/state.rs`,
+//! `schedule/scorer/queue.rs` (a whole plugin), `schedule/scorer/expected_ttft.rs` (the default policy),
+//! [`schedule::profile`], [`director`], [`extproc`], `pool/state.rs`,
 //! [`app`]: about a thousand lines, and the rest are leaves.
 
 pub mod app;

@@ -5,8 +5,9 @@
 //! cache would: least recently used first, the end of a prefix before its beginning. A decision asks it how many blocks
 //! of a prompt, from the first on, each candidate has ([`Hits`]).
 //!
-//! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong. What
-//! servers say that they had corrects it: [`Index::missed`] and [`Index::found`] take what it has for less or more, and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
+//! It is an estimate: a server may have evicted what we believe in. A wrong entry makes a choice worse, never wrong.
+//! What servers say that they had corrects it: [`Index::missed`] and [`Index::found`] take what it has for less or
+//! more, and [`Index::judge`] weighs what is believed of an endpoint by how often it was right.
 
 use std::num::NonZeroU32;
 

@@ -1,8 +1,9 @@
 //! How an endpoint is chosen: filters, weighted scorers, a picker.
 //!
-//! A [`Handler`] chooses the [`Profile`] that a request runs. That is one pass: filters narrow the candidates, each scorer fills a column of scores, the weighted sum
-//! goes to the picker. Before it a [`Detector`] says how full the candidates are. Plugins are rows of the table
-//! [`registry::PLUGINS`]; each is one file under `filter/`, `scorer/`, `picker/`, `detector/`, `producer/` or `handler/`. A plugin that
+//! A [`Handler`] chooses the [`Profile`] that a request runs. That is one pass: filters narrow the candidates, each
+//! scorer fills a column of scores, the weighted sum goes to the picker. Before it a [`Detector`] says how full the
+//! candidates are, and an [`Admitter`] may refuse. Plugins are rows of the table [`registry::PLUGINS`]; each is one
+//! file under `filter/`, `scorer/`, `picker/`, `detector/`, `admitter/`, `producer/` or `handler/`. A plugin that
 //! panics is left out of the pass, never of the process.
 
 use std::fmt::Debug;

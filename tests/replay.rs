@@ -1,9 +1,5 @@
 //! `lodesman replay` as it is called.
-#![expect(
-    clippy::unwrap_used,
-    clippy::tests_outside_test_module,
-    reason = "an integration test"
-)]
+#![expect(clippy::unwrap_used, clippy::tests_outside_test_module, reason = "an integration test")]
 
 use std::process::{Command, Output};
 

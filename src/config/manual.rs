@@ -39,21 +39,23 @@ schedulingProfiles:
 - `plugins` lists instances: `type` (see [plugins](plugins.md)), a `name` where it is not the type, `parameters`.
 - `schedulingProfiles` says which of them decide: filters and scorers in order, a `weight` for each scorer (1 when
   absent), at most one picker (`max-score-picker` when absent). Without profiles all listed filters, scorers and pickers
-  are one; without any of those the default policy holds. A request without a body goes to the least loaded of those that
+  are one; without any of those the [default policy](policy.md) holds. Several profiles need `header-profile-handler`,
+  which runs the one that a request names. A request without a body goes to the least loaded of those that
   the filters allow which guard what an endpoint can, not how full it is.
 - `dataLayer.discovery.pluginRef` names a source of endpoints in place of Kubernetes; `dataLayer.injectDefaults: false`
   without a `metrics-data-source` among `dataLayer.sources` means that no metrics page is read.
 - `flowControl.saturationDetector.pluginRef` names the detector by which requests are shed (`utilization-detector` when
   absent, with its defaults or those of an instance of that name): while it says that no endpoint has room, a request
   below priority 0 is answered with 429. Saturation is the mean of how full the endpoints are that could take the request,
-  each counted for 1 at most. A detector that a profile names is a filter.
+  each counted for 1 at most. A detector that a profile names is a filter. Nothing queues requests yet: the rest of
+  `flowControl` is checked and has no effect, and its feature gate is refused.
 - A producer that a scorer needs and nobody lists has its defaults.
 - `requestHandler.parsers` lists parsers by name or type; what none of them claims is routed unread where
   `passthrough-parser` is the last.
 - `featureGates` takes `name`, `name=true` and `name=false`.
 
-An unknown field, type or reference is an error: `lodesman` ends with exit code 78 and tells all of them. What is written
-and has no effect is a warning.
+An unknown field, type or reference is an error: `lodesman` ends with exit code 78 and tells all of them; so is a type of the
+reference that is [not there yet](plugins.md#not-yet). What is written and has no effect is a warning.
 
 ## Changes while it runs
 

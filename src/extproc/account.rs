@@ -218,10 +218,13 @@ impl Account {
     pub(in crate::extproc) fn passed(&mut self, bytes: usize, seen: Seen, now: Instant) {
         self.answer.bytes += bytes as u64;
         self.answer.events += u64::from(seen.events);
-        if bytes > 0
-            && let Some(placed) = &mut self.placed
-        {
-            placed.in_flight.answered(now);
+        if let Some(placed) = &mut self.placed {
+            let begun = if self.answer.streaming { seen.token } else { bytes > 0 };
+            match self.answer.status {
+                400.. => placed.in_flight.failed(),
+                _ if begun => placed.in_flight.answered(now),
+                _ => {}
+            }
             placed.in_flight.streamed(u64::from(seen.events), now);
         }
         if seen.token && self.answer.first_token.is_none() {

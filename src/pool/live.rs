@@ -141,6 +141,12 @@ impl InFlight {
         self.adapter.is_some()
     }
 
+    /// The answer is an error: the prompt weighs no more, and was not computed.
+    pub fn failed(&mut self) {
+        self.give_up();
+        self.computed();
+    }
+
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
     pub fn answered(&mut self, now: Instant) {
         if let Some((ticket, prompt)) = self.prompt.take() {
@@ -189,7 +195,7 @@ impl InFlight {
 
     fn give_up(&mut self) {
         if let Some((ticket, _)) = self.prompt.take() {
-            self.live.work.lock().remove(ticket);
+            self.live.work.lock().give_up(ticket);
         }
     }
 

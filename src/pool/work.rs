@@ -27,7 +27,13 @@ const UNREAD_TOKENS: u64 = 1_000;
 pub(in crate::pool) struct Work {
     /// In the order in which they were placed.
     prompts: VecDeque<(Ticket, Prompt)>,
+    /// Tokens of these.
+    tokens: u64,
     next: u64,
+    /// The head was given up since the last call that knew the time.
+    orphaned: bool,
+    /// It is not known when the head was begun.
+    unsure: bool,
     /// When the last prompt was done.
     done: Option<Instant>,
     /// Streams of tokens.
@@ -47,7 +53,7 @@ struct Computed {
 }
 
 /// Names a prompt in its endpoint's work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::pool) struct Ticket(u64);
 
 /// A prompt that is placed and not known to be computed.
@@ -96,13 +102,19 @@ impl Work {
     pub(in crate::pool) fn place(&mut self, prompt: Prompt) -> Ticket {
         let ticket = Ticket(self.next);
         self.next += 1;
+        self.tokens += prompt.tokens;
         self.prompts.push_back((ticket, prompt));
         ticket
     }
 
     /// The first token of a prompt came, or its whole answer.
+    ///
+    /// Nothing is learnt where it cannot be told when the prompt was begun: behind one whose answer comes as a whole, and
+    /// behind one that was given up.
     pub(in crate::pool) fn computed(&mut self, ticket: Ticket, now: Instant) {
-        let Some(prompt) = self.remove(ticket) else { return };
+        let ahead = self.place_of(ticket).unwrap_or_default();
+        let unsure = self.unsure || self.prompts.iter().take(ahead).any(|(_, it)| !it.streams);
+        let Some(prompt) = self.take(ticket) else { return };
         if !prompt.streams {
             return;
         }
@@ -110,13 +122,13 @@ impl Work {
         let waited = now.saturating_duration_since(begun).as_secs_f32();
         let tokens = prompt.tokens as f32;
         let seconds = waited - self.shared(tokens, begun == prompt.at);
-        if prompt.loads {
+        if prompt.loads && !unsure {
             let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT);
             self.speed.loaded(seconds - expected);
-        } else {
+        } else if !unsure {
             self.learn(Computed { tokens, seconds, at: now });
         }
-        self.done = Some(now);
+        (self.done, self.unsure, self.orphaned) = (Some(now), false, false);
         self.decoding += 1;
     }
 
@@ -140,9 +152,20 @@ impl Work {
     }
 
     /// A prompt will not be computed.
-    pub(in crate::pool) fn remove(&mut self, ticket: Ticket) -> Option<Prompt> {
-        let at = self.prompts.iter().position(|(of, _)| *of == ticket)?;
-        self.prompts.remove(at).map(|(_, prompt)| prompt)
+    pub(in crate::pool) fn give_up(&mut self, ticket: Ticket) {
+        self.orphaned |= self.place_of(ticket) == Some(0);
+        self.take(ticket);
+    }
+
+    fn take(&mut self, ticket: Ticket) -> Option<Prompt> {
+        let (_, prompt) = self.prompts.remove(self.place_of(ticket)?)?;
+        self.tokens -= prompt.tokens;
+        Some(prompt)
+    }
+
+    /// Tickets ascend.
+    fn place_of(&self, ticket: Ticket) -> Option<usize> {
+        self.prompts.binary_search_by_key(&ticket, |(of, _)| *of).ok()
     }
 
     /// A stream of tokens ended.
@@ -160,10 +183,17 @@ impl Work {
     }
 
     /// What is to be expected now.
-    pub(in crate::pool) fn outlook(&self, now: Instant) -> Outlook {
+    pub(in crate::pool) fn outlook(&mut self, now: Instant) -> Outlook {
+        if std::mem::take(&mut self.orphaned) {
+            (self.done, self.unsure) = (Some(now), true);
+        }
         let speed = self.speed.at(now);
-        let mut outlook =
-            Outlook { prompt_tokens: 0.0, prompts: 0.0, decoding: self.decoding as f32, speed };
+        let mut outlook = Outlook {
+            prompt_tokens: self.tokens as f32,
+            prompts: self.prompts.len() as f32,
+            decoding: self.decoding as f32,
+            speed,
+        };
         let Some((_, first)) = self.prompts.front() else { return outlook };
         let passed = now.saturating_duration_since(self.begun(first)).as_secs_f32();
         let token = speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT)
@@ -172,11 +202,14 @@ impl Work {
         for (_, prompt) in &self.prompts {
             let tokens = prompt.tokens as f32;
             let most = if prompt.streams { tokens * (1.0 - UNDONE) } else { tokens };
-            outlook.prompts += 1.0;
-            outlook.prompt_tokens += tokens - computed.min(most);
-            outlook.decoding += f32::from(!prompt.streams && computed >= tokens && passed > 0.0);
-            computed = if prompt.streams { 0.0 } else { (computed - tokens).max(0.0) };
+            outlook.prompt_tokens -= computed.min(most);
+            if prompt.streams || computed < tokens {
+                break;
+            }
+            outlook.decoding += 1.0;
+            computed -= tokens;
         }
+        outlook.prompt_tokens = outlook.prompt_tokens.max(0.0);
         outlook
     }
 
@@ -215,7 +248,9 @@ mod tests {
         work.computed(first, start + STEP);
         let after = work.outlook(start + STEP);
         assert!(near(after.prompt_tokens, 4_000.0) && near(after.decoding, 1.0), "{after:?}");
-        assert!(work.remove(second).is_some() && work.remove(second).is_none());
+        work.give_up(second);
+        work.give_up(second);
+        assert!(near(work.outlook(start + STEP).prompt_tokens, 0.0));
         work.ended();
         assert!(near(work.outlook(start + STEP).decoding, 0.0));
     }
@@ -233,6 +268,23 @@ mod tests {
             near(work.outlook(start + STEP * 9).speed.weight(), 0.0),
             "nothing is learnt of it"
         );
+    }
+
+    #[test]
+    fn nothing_is_learnt_behind_what_hides_when_it_began() {
+        let (mut work, start) = (Work::default(), clock::now());
+        work.place(Prompt { streams: false, ..prompt(8_000, start) });
+        let hidden = work.place(prompt(8_000, start));
+        work.computed(hidden, start + STEP * 30);
+        let mut work = Work::default();
+        let (head, next) = (work.place(prompt(8_000, start)), work.place(prompt(8_000, start)));
+        work.give_up(head);
+        let begun = work.outlook(start + STEP * 20);
+        assert!(near(begun.prompt_tokens, 8_000.0), "it begins now: {begun:?}");
+        work.computed(next, start + STEP * 30);
+        let after = work.place(prompt(8_000, start + STEP * 30));
+        work.computed(after, start + STEP * 40);
+        assert!(near(work.outlook(start + STEP * 40).speed.weight(), 0.0));
     }
 
     #[test]
@@ -273,7 +325,7 @@ mod tests {
         let busy = work.place(prompt(8, start));
         (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
         assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 20.0), "not while it computes");
-        work.remove(busy);
+        work.give_up(busy);
         (0..99).for_each(|n| work.decoded(1, start + slow * n, start + slow * (n + 1)));
         assert!(near(work.outlook(start).speed.step(1.0) * 1e3, 60.0));
     }

@@ -2,10 +2,10 @@
 //!
 //! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
 //! with the hash before it as the seed, so equal hashes mean equal beginnings. Tools, system text and instructions that
-//! have a field of their own come first, as servers put them, wherever they stand in the body: clients mostly write them
-//! last. Model and salt may stand behind the prompt too. So neither is part of the chain of the messages: their hash is
-//! combined with every link at the end. Whole blocks count alone, other than in the reference: a rest saves next to nothing, and as a block it would draw all
-//! requests of one short text to one endpoint.
+//! have a field of their own come first, as servers put them, wherever they stand in the body: clients mostly write
+//! them last. Model and salt may stand behind the prompt too. So neither is part of the chain of the messages: their
+//! hash is combined with every link at the end. Whole blocks count alone, other than in the reference: a rest saves
+//! next to nothing, and as a block it would draw all requests of one short text to one endpoint.
 
 use std::fmt;
 

@@ -1,13 +1,15 @@
 //! Which endpoint a session has, for the filter and the scorer of session affinity.
 //!
-//! By the strategy `encoded_endpoint_header` the client tells it: every answer carries a header with the standard base64 of
-//! `namespace/name` of the endpoint that served, and the client sends it back. What does not decode, or names no candidate,
-//! is as if it were not there. It is not signed: a client may choose its endpoint among those that the filters leave.
+//! By the strategy `encoded_endpoint_header` the client tells it: every answer carries a header with the standard
+//! base64 of `namespace/name` of the endpoint that served, and the client sends it back. What does not decode, or names
+//! no candidate, is as if it were not there. It is not signed: a client may choose its endpoint among those that the
+//! filters leave.
 //!
 //! By `session_id` the client names its session, in the first of some headers that is not blank or where the
-//! `session-id-producer` finds it, and this process remembers where it went. A session is bound to the endpoint that it was placed on; it keeps that binding when it is placed
-//! elsewhere though the bound one was a candidate, and is bound anew when that was none. A binding is forgotten when it was
-//! not used for a while, `evictionTtlSeconds`. The memory is this replica's alone, and holds no ids, only hashes.
+//! `session-id-producer` finds it, and this process remembers where it went. A session is bound to the endpoint that it
+//! was placed on; it keeps that binding when it is placed elsewhere though the bound one was a candidate, and is bound
+//! anew when that was none. A binding is forgotten when it was not used for a while, `evictionTtlSeconds`. The memory
+//! is this replica's alone, and holds no ids, only hashes.
 
 use std::time::Duration;
 
