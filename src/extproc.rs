@@ -23,7 +23,7 @@ use bytes::Bytes;
 use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
-use crate::recording::Passed;
+use crate::recording::{Blocks, Passed};
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
@@ -127,6 +127,8 @@ pub struct Exchange {
     answer: Answer,
     /// Of the prompt that was placed.
     chain: Chain,
+    /// How the prompt is cut for it.
+    blocks: Blocks,
     /// Of the request that was placed.
     prediction: Prediction,
     /// Of the request, as far as a decision was asked for; 0 before that.
@@ -159,6 +161,7 @@ impl Exchange {
             phase: Phase::Headers,
             answer: Answer::default(),
             chain: Chain::default(),
+            blocks: Blocks::default(),
             prediction: Prediction::default(),
             prompt_tokens: 0,
             replies: VecDeque::new(),

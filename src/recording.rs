@@ -12,6 +12,9 @@ pub use self::recorder::{Key, Passed, Recorder};
 
 mod recorder;
 
+/// Blocks of a prompt that are recorded at most, whatever the index looks at.
+const MOST_BLOCKS: usize = 2_048;
+
 /// The version of the format that is written, and the highest that is read.
 pub const VERSION: u32 = 1;
 
@@ -22,7 +25,7 @@ pub struct Header {
     pub lodesman_trace: u32,
     /// Tokens of a block of [`Line::blocks`], 4 bytes of text to the token, at least 1.
     pub block_tokens: u32,
-    /// Blocks of a prompt that are hashed; what is beyond is not.
+    /// Blocks of a prompt that are hashed; what is beyond is not. 2,048 at most.
     pub block_limit: usize,
     /// The time of day at which the file was begun, as RFC 3339.
     pub started: String,
@@ -35,6 +38,13 @@ pub struct Blocks {
     pub tokens: u32,
     /// As [`Header::block_limit`].
     pub limit: usize,
+}
+
+impl Blocks {
+    /// Blocks of so many tokens, `limit` of a prompt but never more than 2,048.
+    pub fn new(tokens: u32, limit: usize) -> Self {
+        Self { tokens, limit: limit.min(MOST_BLOCKS) }
+    }
 }
 
 impl Default for Blocks {

@@ -25,7 +25,7 @@ pub(super) fn begin(
     let Some(file) = flags.recording.record_trace.clone() else { return Ok(None) };
     let prefix = Arc::clone(&parts.prefix);
     let blocks = move || match prefix.load().as_deref().map(Index::settings) {
-        Some(how) => Blocks { tokens: how.block_tokens.get(), limit: how.chain_limit },
+        Some(how) => Blocks::new(how.block_tokens.get(), how.chain_limit),
         None => Blocks::default(),
     };
     let name = file.display().to_string();

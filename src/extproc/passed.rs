@@ -22,6 +22,7 @@ impl Exchange {
             model: ending.model,
             adapter: ending.adapter,
             outcome: ending.outcome,
+            blocks: self.blocks,
             chain: std::mem::take(&mut self.chain),
         })
     }

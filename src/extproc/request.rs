@@ -14,6 +14,7 @@ use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
 use crate::pool::{Endpoint, InFlight};
 use crate::prefix::{Chain, Hashing};
+use crate::recording::Blocks;
 use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
 use crate::schedule::Relay;
 use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
@@ -229,6 +230,10 @@ impl Exchange {
         let target = self.route(&parsed);
         let model = target.model.as_deref().or_else(|| parsed.model_name());
         let unnamed = model.is_none();
+        if let Some(hashing) = &hashing {
+            let (tokens, limit) = hashing.cut();
+            self.blocks = Blocks::new(tokens, limit);
+        }
         let chain = hashing
             .filter(|_| parsed.reading == Reading::Read)
             .map(|hashing| hashing.end(model, parsed.cache_salt.as_deref()));

@@ -11,7 +11,7 @@ pub struct RecordingMetrics {
     pub active: IntGauge,
     /// Requests that are in the file.
     pub written: IntCounter,
-    /// Requests left out because the writer did not keep up.
+    /// Requests left out because the writer did not keep up, or the settings of blocks changed while they passed.
     pub dropped: IntCounter,
     /// Requests left out because the file could not be written; nothing is recorded afterwards.
     pub failed: IntCounter,
@@ -21,7 +21,7 @@ impl RecordingMetrics {
     pub(super) fn new(new: &Families<'_>) -> prometheus::Result<Self> {
         let requests = new.counters(
             "lodesman_recorded_requests_total",
-            "Requests that were to be recorded: written, dropped because the writer did not keep up, failed because the file could not be written.",
+            "Requests that were to be recorded: written, dropped because the writer did not keep up or the settings of blocks changed meanwhile, failed because the file could not be written.",
             &["result"],
         )?;
         let of = |result: &str| requests.with_label_values(&[result]);

@@ -87,6 +87,12 @@ impl Hashing {
         Self { seed, lead, text, ended: false, media }
     }
 
+    /// Tokens of a block, and how many blocks are hashed at most.
+    pub fn cut(&self) -> (u32, usize) {
+        let tokens = self.text.block_bytes / TOKEN_BYTES;
+        (u32::try_from(tokens).unwrap_or(u32::MAX), self.text.limit)
+    }
+
     /// Takes the next part of the prompt. Of a batch only the first prompt counts.
     pub fn feed(&mut self, part: PromptPart<'_>) {
         if let (PromptPart::Media(stand_in), Some(media)) = (part, &mut self.media) {

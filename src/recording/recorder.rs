@@ -8,9 +8,9 @@ use tokio::sync::mpsc::error::TrySendError;
 
 use crate::metrics::RecordingMetrics;
 use crate::prefix::Chain;
-use crate::recording::Line;
+use crate::recording::{Blocks, Line, MOST_BLOCKS};
 
-/// Requests that may wait for the writer, 16 MiB of hashes at most; further ones are left out.
+/// Requests that may wait for the writer, each with 2,048 hashes at most, so 16 MiB of them; further ones are left out.
 const QUEUED: usize = 1_024;
 
 /// Takes requests that are to be recorded; whoever gives one never waits.
@@ -37,6 +37,8 @@ pub struct Passed {
     pub adapter: bool,
     /// As [`Line::outcome`].
     pub outcome: &'static str,
+    /// How its prompt was cut.
+    pub blocks: Blocks,
     /// The blocks of its prompt, with the hashes of the prefix index.
     pub chain: Chain,
 }
@@ -51,9 +53,9 @@ impl Recorder {
         (Self { queue, metrics }, passed)
     }
 
-    /// Has a request recorded, if there is room in the queue and somebody writes.
+    /// Has a request recorded, if there is room in the queue and somebody writes: the first 2,048 blocks of its prompt.
     pub fn record(&self, passed: Passed) {
-        match self.queue.try_send(passed) {
+        match self.queue.try_send(passed.bounded()) {
             Ok(()) => {}
             Err(TrySendError::Full(_)) => self.metrics.dropped.inc(),
             Err(TrySendError::Closed(_)) => self.metrics.failed.inc(),
@@ -62,6 +64,20 @@ impl Recorder {
 }
 
 impl Passed {
+    /// With no more of its prompt than is recorded.
+    fn bounded(self) -> Self {
+        if self.chain.hashes().len() <= MOST_BLOCKS {
+            return self;
+        }
+        let first: Vec<_> = self.chain.hashes().iter().take(MOST_BLOCKS).copied().collect();
+        Self { chain: Chain::from(first), ..self }
+    }
+
+    /// Whether its hashes may stand in a file of prompts that are cut so.
+    pub fn fits(&self, blocks: Blocks) -> bool {
+        self.chain.hashes().is_empty() || self.blocks == blocks
+    }
+
     /// The line of a file that was begun at `begun` under `key`.
     pub fn line(self, begun: Instant, key: &Key) -> Line {
         let after = self.received.saturating_duration_since(begun).as_micros() as f64;
@@ -116,6 +132,7 @@ mod tests {
             model: None,
             adapter: false,
             outcome: "ok",
+            blocks: Blocks::new(64, 4_096),
             chain: Chain::from(hashes.to_vec()),
         }
     }
@@ -136,6 +153,15 @@ mod tests {
         let later = begun + Duration::from_micros(1_500);
         assert_eq!(format!("{}", passed(later, &[]).line(begun, &key).at_ms), "1.5");
         assert_eq!(format!("{}", passed(begun, &[]).line(later, &key).at_ms), "-1.5");
+    }
+
+    #[test]
+    fn a_long_prompt_waits_with_the_hashes_that_are_recorded() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap().recording.clone();
+        let (recorder, mut queue) = Recorder::new(metrics);
+        recorder.record(passed(clock::now(), &vec![7; MOST_BLOCKS + 1]));
+        let waits = queue.try_recv().unwrap();
+        assert_eq!((waits.chain.hashes().len(), waits.blocks.limit), (MOST_BLOCKS, MOST_BLOCKS));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use jiff::civil::DateTime;
 
 use crate::replay::Arrival;
 use crate::replay::prompt::Segment;
+use crate::replay::trace::length;
 
 /// Where the columns are, and what was read.
 #[derive(Debug)]
@@ -42,7 +43,8 @@ impl Azure {
         let column = |at: usize| line.split(',').nth(at).map(str::trim).unwrap_or_default();
         let number = |at: usize, name: &str| {
             let text = column(at);
-            text.parse().map_err(|error| format!("{name}: {error}: `{text}`"))
+            let tokens = text.parse().map_err(|error| format!("{name}: {error}: `{text}`"))?;
+            length(name, tokens)
         };
         let stamp: DateTime =
             column(self.timestamp).parse().map_err(|error| format!("TIMESTAMP: {error}"))?;
@@ -97,6 +99,8 @@ mod tests {
         let mut error = |line| azure.arrival(line).unwrap_err();
         assert!(error("18:17,4808,10").starts_with("TIMESTAMP: "));
         assert!(error("2023-11-16 18:17:03,many,10").starts_with("ContextTokens: invalid digit"));
+        let endless = error("2023-11-16 18:17:03,1,1000000000000000");
+        assert_eq!(endless, "GeneratedTokens: 1000000000000000 tokens, 10000000 at most");
         assert!(error("2023-11-16 18:17:03,1").starts_with("GeneratedTokens: "));
         assert!(error("2023-11-16 18:17:02,1,1").starts_with("TIMESTAMP is before that of the"));
         assert!(Azure::headed("time,tokens").is_none());

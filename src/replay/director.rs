@@ -209,8 +209,12 @@ impl Directed {
         let Some(index) = &self.index else { return Arc::default() };
         let settings = index.settings();
         let size = usize::try_from(settings.block_tokens.get()).unwrap_or(usize::MAX);
-        if size == BLOCK_TOKENS && arrival.chain.hashes().len() <= settings.chain_limit {
-            return Arc::clone(&arrival.chain);
+        if size == BLOCK_TOKENS {
+            let hashes = arrival.chain.hashes();
+            return match hashes.get(..settings.chain_limit) {
+                Some(first) => Arc::new(Chain::from(first.to_vec())),
+                None => Arc::clone(&arrival.chain),
+            };
         }
         let whole = arrival.prompt_tokens / size;
         let ends = (1..=whole).map(|block| (block * size).div_ceil(ENGINE_BLOCK_TOKENS));
@@ -321,4 +325,27 @@ fn pod_at(address: SocketAddr) -> Option<usize> {
 #[expect(clippy::cast_possible_truncation, reason = "a share needs no more digits")]
 fn narrow(share: f64) -> f32 {
     share as f32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::replay::prompt::Segment;
+    use crate::sim::engine::EngineSpec;
+
+    #[test]
+    fn a_prompt_beyond_the_limit_is_cut_as_a_short_one_with_its_beginning() {
+        let prompt = |tokens| Arrival::new(Duration::ZERO, &[Segment { content: 1, tokens }], 1);
+        let (short, long) = (prompt(1_000), prompt(200_000));
+        let fleet = Fleet {
+            engines: vec![EngineSpec::default()],
+            scrape_interval: Duration::from_millis(50),
+            outages: Vec::new(),
+        };
+        let (workload, dice) = (Workload { arrivals: Vec::new() }, fastrand::Rng::with_seed(1));
+        let directed = Directed::new(None, &workload, &fleet, dice).unwrap();
+        let (short, long) = (directed.chain(&short), directed.chain(&long));
+        assert_eq!((short.hashes().len(), long.hashes().len()), (15, 2_048));
+        assert!(long.hashes().starts_with(short.hashes()));
+    }
 }

@@ -9,6 +9,7 @@ use serde::Deserialize;
 
 use crate::replay::Arrival;
 use crate::replay::prompt::Segment;
+use crate::replay::trace::length;
 
 /// Tokens that a hash id stands for.
 const HASHED_TOKENS: usize = 512;
@@ -16,8 +17,8 @@ const HASHED_TOKENS: usize = 512;
 #[derive(Deserialize)]
 struct Line {
     timestamp: f64,
-    input_length: usize,
-    output_length: usize,
+    input_length: u64,
+    output_length: u64,
     hash_ids: Vec<u64>,
 }
 
@@ -29,19 +30,20 @@ pub(super) fn arrival(line: &str) -> Result<Arrival, String> {
     let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
     let at = Duration::try_from_secs_f64(line.timestamp / 1_000.0)
         .map_err(|error| format!("timestamp: {error}"))?;
-    if line.hash_ids.len() != line.input_length.div_ceil(HASHED_TOKENS) {
+    let prompt_tokens = length("input_length", line.input_length)?;
+    let output_tokens = length("output_length", line.output_length)?;
+    if line.hash_ids.len() != prompt_tokens.div_ceil(HASHED_TOKENS) {
         return Err(format!(
-            "{} hash_ids of {HASHED_TOKENS} tokens each for an input_length of {}",
+            "{} hash_ids of {HASHED_TOKENS} tokens each for an input_length of {prompt_tokens}",
             line.hash_ids.len(),
-            line.input_length
         ));
     }
     let segment = |(position, &content): (usize, &u64)| Segment {
         content,
-        tokens: HASHED_TOKENS.min(line.input_length - position * HASHED_TOKENS),
+        tokens: HASHED_TOKENS.min(prompt_tokens - position * HASHED_TOKENS),
     };
     let segments: Vec<_> = line.hash_ids.iter().enumerate().map(segment).collect();
-    Ok(Arrival::new(at, &segments, line.output_length))
+    Ok(Arrival::new(at, &segments, output_tokens))
 }
 
 #[cfg(test)]
@@ -71,6 +73,9 @@ mod tests {
         let early =
             of(r#"{"timestamp": -1, "input_length": 1, "output_length": 7, "hash_ids": [4]}"#);
         assert!(early.unwrap_err().starts_with("timestamp: "));
+        let endless =
+            r#"{"timestamp": 0, "input_length": 1, "output_length": 10000001, "hash_ids": [4]}"#;
+        assert!(of(endless).unwrap_err().starts_with("output_length: 10000001 tokens"));
         let missing = of(r#"{"timestamp": 0, "output_length": 7, "hash_ids": [4]}"#);
         assert!(missing.unwrap_err().contains("missing field `input_length`"));
     }

@@ -11,6 +11,7 @@ use crate::prefix::{BLOCK_TOKENS, Chain};
 use crate::recording::{Header, Line, VERSION};
 use crate::replay::Arrival;
 use crate::replay::prompt::link;
+use crate::replay::trace::length;
 use crate::sim::engine::{AdapterId, EngineSpec};
 
 /// What was read so far.
@@ -42,6 +43,8 @@ impl Recorded {
     /// When it is no request; says why.
     pub(super) fn add(&mut self, line: &str) -> Result<(), String> {
         let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        length("prompt_tokens", line.prompt_tokens)?;
+        length("output_tokens", line.output_tokens)?;
         self.lines.push(line);
         Ok(())
     }
@@ -168,6 +171,13 @@ mod tests {
         let lines = [of("a"), of("b"), of("a"), line(0.0, 1, &[])];
         let adapters: Vec<_> = arrivals(&lines).iter().map(|arrival| arrival.adapter).collect();
         assert_eq!(adapters, [Some(AdapterId(0)), Some(AdapterId(1)), Some(AdapterId(0)), None]);
+    }
+
+    #[test]
+    fn lengths_that_no_model_has_are_refused() {
+        let mut recorded = Recorded::begun_by(HEADER).unwrap().unwrap();
+        let endless = serde_json::to_string(&line(0.0, 10_000_001, &[])).unwrap();
+        assert!(recorded.add(&endless).unwrap_err().starts_with("prompt_tokens: 10000001 tokens"));
     }
 
     #[test]

@@ -10,6 +10,9 @@ use crate::replay::{Arrival, Workload, mooncake};
 /// Longer lines are no request: a prompt of ten million tokens takes about 200 KiB.
 const LONGEST_LINE: u64 = 16 << 20;
 
+/// Tokens of a prompt or an answer that a trace may ask for: more than any model takes, and little enough to hash.
+const MOST_TOKENS: u64 = 10_000_000;
+
 /// Why a trace cannot be replayed.
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
@@ -54,6 +57,15 @@ pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
         arrival.at = arrival.at.saturating_sub(first);
     }
     Ok(Workload { arrivals })
+}
+
+/// A number of tokens that can be replayed.
+///
+/// # Errors
+/// When there are more than 10,000,000; names the field.
+pub(super) fn length(field: &str, tokens: u64) -> Result<usize, String> {
+    let whole = usize::try_from(tokens).ok().filter(|_| tokens <= MOST_TOKENS);
+    whole.ok_or_else(|| format!("{field}: {tokens} tokens, {MOST_TOKENS} at most"))
 }
 
 /// How lines are to be read.
@@ -138,6 +150,13 @@ mod tests {
         assert!(error.to_string().starts_with("line 4: missing field"), "{error}");
         let error = read("time,tokens\n".as_bytes()).unwrap_err();
         assert!(error.to_string().starts_with("line 1: neither a recording"));
+        let endless = format!(
+            "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:17:03,{},1\n",
+            10_000_001
+        );
+        let error = read(endless.as_bytes()).unwrap_err();
+        let expected = "line 2: ContextTokens: 10000001 tokens, 10000000 at most";
+        assert_eq!(error.to_string(), expected);
         assert_eq!(read("\n".as_bytes()).unwrap_err().to_string(), "no requests");
     }
 }

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::pool::{EndpointSpec, Event, Sample, Slot, Snapshot, State};
-use crate::request::{Parsed, Reading};
+use crate::request::{BytesPerToken, Parsed, Reading};
 use crate::schedule::registry::Parameters;
 use crate::schedule::{Filter, Headers, PickContext, Signals};
 use crate::server::clock;
@@ -43,6 +43,13 @@ impl<'a> Asked<'a> {
     /// Has a prompt of so many tokens.
     pub(crate) fn prompt(&mut self, tokens: u64) {
         (self.request.prompt_tokens, self.request.reading) = (tokens, Reading::Read);
+    }
+
+    /// Has a prompt of so many bytes of text, with so many to a token.
+    pub(crate) fn text(&mut self, bytes: u64, ratio: f64) {
+        self.prompt(bytes.div_ceil(4));
+        self.request.text_bytes = bytes;
+        self.signals.bytes_per_token = BytesPerToken::new(ratio);
     }
 
     /// What a plugin sees of it.

@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
@@ -22,6 +22,9 @@ use crate::recording::{Blocks, Header, Key, Line, Passed, Recorder, VERSION};
 /// Bytes that are written at once, about.
 const BATCH: usize = 64 << 10;
 
+/// A file of more bytes has more than a header in it.
+const LONGEST_HEADER: u64 = 1 << 10;
+
 /// How and where to record.
 pub struct Settings {
     /// The file.
@@ -34,8 +37,8 @@ pub struct Settings {
     pub now: fn() -> Instant,
 }
 
-/// Begins to record. The thread ends when the last recorder is gone and all is written, or when the file cannot be
-/// written.
+/// Begins to record. The first request begins the file: until then what is there stays as it is. The thread ends when
+/// the last recorder is gone and all is written, or when the file cannot be written.
 ///
 /// # Errors
 /// When the file cannot be made.
@@ -43,16 +46,19 @@ pub fn start(
     settings: Settings,
     metrics: RecordingMetrics,
 ) -> io::Result<(Recorder, JoinHandle<()>)> {
-    let mut writer = Writer::begin(settings)?;
-    let (recorder, queue) = Recorder::new(metrics.clone());
+    if !is_fifo(&settings.file) {
+        open(&settings.file)?;
+    }
+    let (recorder, mut queue) = Recorder::new(metrics.clone());
     metrics.active.set(1);
+    let mut writer = Writer::new(settings, metrics);
     let thread = Builder::new().name("recorder".to_owned()).spawn(move || {
-        if let Err(error) = writer.follow(queue, &metrics) {
-            metrics.failed.inc_by(writer.held);
+        if let Err(error) = writer.follow(&mut queue) {
             let file = writer.settings.file.display();
             tracing::warn!(%file, %error, "recording stopped");
+            writer.give_up(queue);
         }
-        metrics.active.set(0);
+        writer.metrics.active.set(0);
     })?;
     Ok((recorder, thread))
 }
@@ -65,13 +71,22 @@ impl fmt::Debug for Settings {
 
 struct Writer {
     settings: Settings,
+    metrics: RecordingMetrics,
+    /// None before the first request.
+    part: Option<Part>,
+    /// Lines that are not written yet, and of how many requests.
+    batch: Vec<u8>,
+    lines: u64,
+    /// Requests taken that are not in a file.
+    held: u64,
+}
+
+/// A file and what its lines are made with.
+struct Part {
     output: Output,
     key: Key,
     begun: Instant,
     blocks: Blocks,
-    /// Lines that are not written yet, and how many.
-    batch: Vec<u8>,
-    held: u64,
 }
 
 /// An open file.
@@ -84,65 +99,77 @@ struct Output {
 }
 
 impl Writer {
-    fn begin(settings: Settings) -> io::Result<Self> {
-        let (begun, blocks) = ((settings.now)(), (settings.blocks)());
-        let output = Output::begin(&settings.file)?;
-        let (key, batch) = (key(), header(blocks)?);
-        Ok(Self { settings, output, key, begun, blocks, batch, held: 0 })
+    fn new(settings: Settings, metrics: RecordingMetrics) -> Self {
+        Self { settings, metrics, part: None, batch: Vec::new(), lines: 0, held: 0 }
     }
 
     /// Writes until nobody records any more.
-    fn follow(
-        &mut self,
-        mut queue: mpsc::Receiver<Passed>,
-        metrics: &RecordingMetrics,
-    ) -> io::Result<()> {
-        self.write(metrics)?;
+    fn follow(&mut self, queue: &mut mpsc::Receiver<Passed>) -> io::Result<()> {
         while let Some(first) = queue.blocking_recv() {
-            self.take(first, metrics)?;
+            self.take(first)?;
             while let Ok(next) = queue.try_recv() {
-                self.take(next, metrics)?;
+                self.take(next)?;
             }
-            self.write(metrics)?;
+            self.write()?;
         }
         Ok(())
     }
 
-    fn take(&mut self, passed: Passed, metrics: &RecordingMetrics) -> io::Result<()> {
-        self.held += 1;
-        let full = self.output.written + self.batch.len() as u64 >= self.settings.max_bytes / 2;
-        if (full && self.output.regular) || self.blocks != (self.settings.blocks)() {
-            self.turn(metrics)?;
+    /// Counts what is not in a file and will not be: what was taken, and what waits.
+    fn give_up(&self, mut queue: mpsc::Receiver<Passed>) {
+        self.metrics.failed.inc_by(self.held);
+        queue.close();
+        while queue.blocking_recv().is_some() {
+            self.metrics.failed.inc();
         }
-        let line: Line = passed.line(self.begun, &self.key);
+    }
+
+    /// Adds a request, unless it was cut in another way than prompts are now.
+    fn take(&mut self, passed: Passed) -> io::Result<()> {
+        let blocks = (self.settings.blocks)();
+        if !passed.fits(blocks) {
+            self.metrics.dropped.inc();
+            return Ok(());
+        }
+        self.held += 1;
+        let room = self.settings.max_bytes / 2;
+        let batch = self.batch.len() as u64;
+        let goes_on = |part: &Part| {
+            let full = part.output.regular && part.output.written + batch >= room;
+            !full && part.blocks == blocks
+        };
+        let part = match self.part.take_if(|part| goes_on(part)) {
+            Some(part) => part,
+            None => self.turn(blocks)?,
+        };
+        let line: Line = passed.line(part.begun, &part.key);
+        self.part = Some(part);
         serde_json::to_writer(&mut self.batch, &line)?;
         self.batch.push(b'\n');
-        if self.batch.len() >= BATCH { self.write(metrics) } else { Ok(()) }
+        self.lines += 1;
+        if self.batch.len() >= BATCH { self.write() } else { Ok(()) }
     }
 
-    /// Begins a new file; what is not written yet but for the newest request goes into the old one.
-    fn turn(&mut self, metrics: &RecordingMetrics) -> io::Result<()> {
-        self.held -= 1;
-        self.write(metrics)?;
-        self.held = 1;
-        self.blocks = (self.settings.blocks)();
-        self.begun = (self.settings.now)();
-        self.key = key();
-        self.output = Output::begin(&self.settings.file)?;
-        self.batch = header(self.blocks)?;
-        Ok(())
+    /// Begins a new file; what is not written yet goes into the old one.
+    fn turn(&mut self, blocks: Blocks) -> io::Result<Part> {
+        self.write()?;
+        let output = Output::begin(&self.settings.file)?;
+        self.batch = header(blocks)?;
+        Ok(Part { output, key: key(), begun: (self.settings.now)(), blocks })
     }
 
-    fn write(&mut self, metrics: &RecordingMetrics) -> io::Result<()> {
-        self.output.write(&self.batch)?;
-        metrics.written.inc_by(std::mem::take(&mut self.held));
+    fn write(&mut self) -> io::Result<()> {
+        let Some(part) = &mut self.part else { return Ok(()) };
+        part.output.write(&self.batch)?;
         self.batch.clear();
+        self.held = self.held.saturating_sub(self.lines);
+        self.metrics.written.inc_by(std::mem::take(&mut self.lines));
         Ok(())
     }
 }
 
 impl Output {
-    /// Opens an empty file; one that is there already is kept as the predecessor.
+    /// Opens an empty file; one that is there already is kept as the predecessor if it has more than a header.
     fn begin(path: &Path) -> io::Result<Self> {
         let found = match path.metadata() {
             Ok(metadata) => Some(metadata),
@@ -150,11 +177,14 @@ impl Output {
             Err(error) => return Err(error),
         };
         let regular = found.as_ref().is_none_or(std::fs::Metadata::is_file);
-        if regular && found.is_some_and(|found| found.len() > 0) {
+        let length = found.filter(|_| regular).map_or(0, |found| found.len());
+        if length > 0 && !(length <= LONGEST_HEADER && is_header(&std::fs::read(path)?)) {
             std::fs::rename(path, predecessor(path))?;
         }
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create(true).mode(0o600).open(path)?;
+        let file = open(path)?;
+        if regular {
+            file.set_len(0)?;
+        }
         Ok(Self { file, written: 0, regular })
     }
 
@@ -167,6 +197,21 @@ impl Output {
         self.written += bytes.len() as u64;
         wrote
     }
+}
+
+/// Opens a file to write, and leaves what is in it.
+fn open(path: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path)
+}
+
+/// Whether a reader would take it for the end when the file is closed again.
+fn is_fifo(path: &Path) -> bool {
+    path.metadata().is_ok_and(|found| found.file_type().is_fifo())
+}
+
+/// Whether a file has a header and nothing else.
+fn is_header(text: &[u8]) -> bool {
+    serde_json::from_slice::<Header>(text).is_ok()
 }
 
 /// `FILE.1`.
@@ -224,6 +269,7 @@ mod tests {
             model: Some("m".into()),
             adapter: false,
             outcome: "ok",
+            blocks: Blocks::new(64, 2_048),
             chain: Chain::from(vec![hash]),
         }
     }
@@ -278,18 +324,36 @@ mod tests {
         let file = folder.path().join("trace");
         record(settings(&file, 1 << 20), 3);
         record(settings(&file, 1 << 20), 5);
+        record(settings(&file, 1 << 20), 0);
+        assert_eq!((lines(&predecessor(&file)).len(), lines(&file).len()), (4, 6));
+    }
+
+    #[test]
+    fn a_file_that_holds_only_its_header_replaces_no_predecessor() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("trace");
+        record(settings(&file, 1 << 20), 3);
+        std::fs::rename(&file, predecessor(&file)).unwrap();
+        std::fs::write(&file, header(Blocks::default()).unwrap()).unwrap();
+        record(settings(&file, 1 << 20), 5);
         assert_eq!((lines(&predecessor(&file)).len(), lines(&file).len()), (4, 6));
     }
 
     #[test]
     fn a_full_disk_ends_the_recording_and_nothing_else() {
         let metrics = metrics();
-        let (recorder, thread) =
-            start(settings(Path::new("/dev/full"), 1 << 20), metrics.clone()).unwrap();
-        thread.join().unwrap();
-        recorder.record(passed(1));
-        let counted = (metrics.written.get(), metrics.failed.get(), metrics.active.get());
-        assert_eq!(counted, (0, 1, 0));
+        let (recorder, mut queue) = Recorder::new(metrics.clone());
+        let mut writer = Writer::new(settings(Path::new("/dev/full"), 1 << 20), metrics.clone());
+        // One batch is full before the third request is taken, which waits then.
+        for hashes in [vec![1; 2_048], vec![2; 2_048], vec![3; 2_048]] {
+            recorder.record(Passed { chain: Chain::from(hashes), ..passed(0) });
+        }
+        assert!(writer.follow(&mut queue).is_err());
+        recorder.record(passed(4));
+        writer.give_up(queue);
+        recorder.record(passed(5));
+        assert_eq!((metrics.written.get(), metrics.failed.get()), (0, 5));
+        assert_eq!(record(settings(Path::new("/dev/full"), 1 << 20), 1).active.get(), 0);
         assert!(Path::new("/dev/full").exists() && !Path::new("/dev/full.1").exists());
     }
 
@@ -299,16 +363,18 @@ mod tests {
         let file = folder.path().join("trace");
         let tokens = Arc::new(AtomicU32::new(64));
         let read = Arc::clone(&tokens);
-        let blocks = move || Blocks { tokens: read.load(Ordering::Relaxed), limit: 9 };
+        let blocks = move || Blocks::new(read.load(Ordering::Relaxed), 9);
         let settings = Settings { blocks: Box::new(blocks), ..settings(&file, 1 << 20) };
-        let (metrics, mut writer) = (metrics(), Writer::begin(settings).unwrap());
-        writer.take(passed(1), &metrics).unwrap();
+        let (metrics, of) = (metrics(), |tokens| Blocks::new(tokens, 9));
+        let mut writer = Writer::new(settings, metrics.clone());
+        writer.take(Passed { blocks: of(64), ..passed(1) }).unwrap();
         tokens.store(128, Ordering::Relaxed);
-        writer.take(passed(2), &metrics).unwrap();
-        writer.write(&metrics).unwrap();
+        writer.take(Passed { blocks: of(64), ..passed(2) }).unwrap();
+        writer.take(Passed { blocks: of(128), ..passed(3) }).unwrap();
+        writer.write().unwrap();
         assert_eq!((lines(&predecessor(&file)).len(), lines(&file).len()), (2, 2));
         assert!(lines(&file)[0].contains(r#""block_tokens":128"#));
-        assert_eq!(metrics.written.get(), 2);
+        assert_eq!((metrics.written.get(), metrics.dropped.get()), (2, 1));
     }
 
     #[test]

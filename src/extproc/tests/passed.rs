@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::prefix::{Index, Settings};
-use crate::recording::Passed;
+use crate::recording::{Blocks, Passed};
 
 /// A rig whose director asks for prefixes.
 fn rig() -> Rig {
@@ -34,6 +34,7 @@ fn lengths_are_what_the_server_reports() {
     assert_eq!(lengths, (700, 30, Some(64)));
     assert_eq!((passed.model.as_deref(), passed.outcome), (Some("m"), "ok"));
     assert_eq!((passed.chain.hashes().len(), passed.adapter), (8, false));
+    assert_eq!(passed.blocks, Blocks::new(64, 2_048));
 }
 
 #[test]

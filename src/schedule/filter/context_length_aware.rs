@@ -118,9 +118,9 @@ impl Scorer for ContextLength {
     }
 }
 
-/// Tokens of the prompt; none where it was not read.
+/// Estimated tokens of the prompt; none where it was not read.
 fn length(cx: PickContext<'_>) -> Option<u64> {
-    (cx.request.reading == Reading::Read).then_some(cx.request.prompt_tokens)
+    (cx.request.reading == Reading::Read).then(|| cx.prompt_tokens())
 }
 
 fn both(raw: Parameters) -> Result<Both, BadParameters> {
@@ -190,6 +190,15 @@ mod tests {
         assert_eq!(kept(&ranges, Some(1000)), [0, 1, 3]);
         assert_eq!(kept(&["0-1000"], Some(1001)), Vec::<usize>::new());
         assert_eq!(kept(&["0-1000"; 1000], Some(1)).len(), 1000);
+    }
+
+    #[test]
+    fn a_prompt_is_as_long_as_its_model_takes_it_to_be() {
+        let snapshot = pool(&["0-1000", "1001-2000"]);
+        let mut asked = fixture::Asked::of(&snapshot);
+        asked.text(4_000, 2.0);
+        let filter = both(json!({"enableFiltering": true})).unwrap().filter.unwrap();
+        assert_eq!(fixture::kept_for(&*filter, asked.cx(clock::now())), [1]);
     }
 
     #[test]
