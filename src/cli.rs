@@ -31,6 +31,7 @@ use self::shell::CompletionsArgs;
 
 mod check;
 mod explain;
+mod failure;
 mod replay;
 mod shell;
 

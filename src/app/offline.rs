@@ -59,8 +59,7 @@ pub fn explain(
     let streaming = configuration::streaming(&flags, &resolved, &limits, &budget);
     let metrics = Metrics::new("", "", false).map_err(anyhow::Error::new)?;
     let now = clock::now();
-    let (snapshot, _in_flight) = pool.restore(now);
-    let pool = Arc::new(ArcSwap::from_pointee(snapshot));
+    let pool = Arc::new(ArcSwap::from_pointee(pool.restore(now)));
     let index = resolved.prefix.clone().map(prefix_index);
     let director = Director::new(pool, configuration::policy(resolved), metrics, deciding);
     let director = match index {

@@ -4,15 +4,18 @@ use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
 use reqwest::{RequestBuilder, Url};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
+use rustls_platform_verifier::BuilderVerifierExt;
 
 use crate::app::offline::{self, OfflineError};
-use crate::cli::{CONFIGURATION, FAULT, USAGE, control_runtime, fail, say};
+use crate::cli::failure::{Failure, bad, fault, usage};
+use crate::cli::{FAULT, control_runtime, say};
 use crate::director::Explanation;
 use crate::extproc::{Refused, Rehearsal};
 
@@ -25,6 +28,9 @@ const REFUSED: u8 = 1;
 
 /// Bytes of a file: those of the longest body that is taken anywhere.
 const LONGEST: u64 = 256 << 20;
+
+/// Longest wait for a picker's answer.
+const PATIENCE: Duration = Duration::from_secs(30);
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -85,12 +91,6 @@ struct From {
     snapshot: Option<PathBuf>,
 }
 
-/// Why nothing is explained.
-struct Failure {
-    code: u8,
-    message: String,
-}
-
 type Told = Result<Explanation, Refused>;
 
 pub(super) fn run(args: &ExplainArgs) -> ExitCode {
@@ -102,7 +102,7 @@ pub(super) fn run(args: &ExplainArgs) -> ExitCode {
             if said.is_ok() { code } else { ExitCode::from(FAULT) }
         }
         Ok(code) => code,
-        Err(Failure { code, message }) => fail(code, &message),
+        Err(failure) => failure.tell(),
     }
 }
 
@@ -129,22 +129,21 @@ fn offline(args: &ExplainArgs, snapshot: &Path) -> Result<Told, Failure> {
         OfflineError::Configuration(problems) => {
             let name = args.config_file.as_deref().unwrap_or(snapshot).display().to_string();
             let lines = problems.iter().map(|problem| problem.in_file(&name).to_string());
-            let message = lines.collect::<Vec<_>>().join("\n");
-            Failure { code: CONFIGURATION, message }
+            bad(lines.collect::<Vec<_>>().join("\n"))
         }
         OfflineError::System(_) => fault(error.to_string()),
     })
 }
 
 async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
-    let client = client().map_err(|error| fault(error.to_string()))?;
+    let client = client(&at).map_err(|error| fault(error.to_string()))?;
     let live = args.request_id.as_ref().map(|id| ("request-id", id));
     let live = live.or_else(|| args.decision.as_ref().map(|id| ("id", id)));
     let Some((field, id)) = live else {
         let dice = args.dice.map(|dice| format!("{dice:x}"));
         let fields = [("path", Some(&args.path)), ("subset", args.subset.as_ref())];
         let fields = fields.into_iter().chain([("dice", dice.as_ref())]);
-        let mut request = client.post(page(&at, "/debug/explain", fields)?);
+        let mut request = client.post(page(&at, ["debug", "explain"], fields)?);
         for (name, value) in headers(args).into_iter().filter(|(name, _)| !name.starts_with(b":")) {
             request = request.header(&*name, &*value);
         }
@@ -152,7 +151,7 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         return answer(request.body(body)).await;
     };
     let one = "1".to_owned();
-    let at = page(&at, "/debug/decisions", [(field, Some(id)), ("limit", Some(&one))])?;
+    let at = page(&at, ["debug", "decisions"], [(field, Some(id)), ("limit", Some(&one))])?;
     let found: Vec<Explanation> =
         answer(client.get(at)).await?.map_err(|refused| fault(refused.message))?;
     let none = || usage(format!("no decision with the {field} {id} is in the log of this picker"));
@@ -178,20 +177,30 @@ async fn answer<T: serde::de::DeserializeOwned>(
     read.map_err(|error| fault(format!("the answer is not what a picker says: {error}")))
 }
 
-fn client() -> anyhow::Result<reqwest::Client> {
+/// A client that trusts whom the system trusts; a system that trusts nobody can still ask by plain HTTP.
+fn client(at: &Url) -> anyhow::Result<reqwest::Client> {
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?
-        .with_root_certificates(RootCertStore::empty())
-        .with_no_client_auth();
-    Ok(reqwest::Client::builder().tls_backend_preconfigured(tls).no_proxy().build()?)
+        .with_safe_default_protocol_versions()?;
+    let tls = match at.scheme() {
+        "https" => tls.with_platform_verifier()?,
+        _ => tls.with_root_certificates(RootCertStore::empty()),
+    };
+    let client = reqwest::Client::builder().tls_backend_preconfigured(tls.with_no_client_auth());
+    Ok(client.no_proxy().timeout(PATIENCE).build()?)
 }
 
+/// A page below `at`, which may have a path itself when a proxy stands in between.
 fn page<'a>(
     at: &Url,
-    path: &str,
+    path: [&str; 2],
     fields: impl IntoIterator<Item = (&'static str, Option<&'a String>)>,
 ) -> Result<Url, Failure> {
-    let mut page = at.join(path).map_err(|error| usage(format!("--at {at}: {error}")))?;
+    let mut page = at.clone();
+    page.set_query(None);
+    let base = page.path_segments_mut();
+    base.map_err(|()| usage(format!("--at {at}: not an HTTP address")))?
+        .pop_if_empty()
+        .extend(path);
     let given = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
     page.query_pairs_mut().extend_pairs(given);
     Ok(page)
@@ -249,10 +258,23 @@ fn dice(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|error| error.to_string())
 }
 
-fn usage(message: impl Into<String>) -> Failure {
-    Failure { code: USAGE, message: message.into() }
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
 
-fn fault(message: impl Into<String>) -> Failure {
-    Failure { code: FAULT, message: message.into() }
+    #[test]
+    fn pages_are_below_the_path_of_a_proxy() {
+        let page = |at: &str| {
+            let id = "4 2".to_owned();
+            let fields = [("id", Some(&id)), ("dice", None)];
+            page(&at.parse().unwrap(), ["debug", "decisions"], fields).ok().map(String::from)
+        };
+        for at in ["http://h:1", "http://h:1/", "http://h:1/?x=y"] {
+            assert_eq!(page(at).unwrap(), "http://h:1/debug/decisions?id=4+2", "{at}");
+        }
+        for at in ["http://h/api/pods/p/proxy", "http://h/api/pods/p/proxy/"] {
+            assert_eq!(page(at).unwrap(), "http://h/api/pods/p/proxy/debug/decisions?id=4+2");
+        }
+        assert_eq!(page("mailto:someone"), None);
+    }
 }

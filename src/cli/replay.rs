@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use crate::cli::{CONFIGURATION, FAULT, USAGE, fail, say};
+use crate::cli::failure::{Failure, bad, fault, usage};
+use crate::cli::say;
 use crate::replay::{self, Contender, Fleet, Grid, Report, Source, TraceError, Workload};
 use crate::sim::engine::EngineSpec;
 
@@ -19,16 +20,10 @@ mod args;
 /// Pods that a trace is replayed on unless told.
 const TRACE_PODS: usize = 16;
 
-/// Why nothing was replayed.
-struct Failure {
-    code: u8,
-    message: String,
-}
-
 pub(super) fn run(args: &ReplayArgs) -> ExitCode {
     match replayed(args).and_then(|report| print(&report, args)) {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Failure { code, message }) => fail(code, &message),
+        Err(failure) => failure.tell(),
     }
 }
 
@@ -145,16 +140,4 @@ fn fleet(args: &ReplayArgs, pods: usize) -> Result<Fleet, Failure> {
     fleet.outages = args.fail.iter().map(|outage| outage.0).collect();
     fleet.scrape_interval = args.scrape_age.0.max(Duration::from_millis(1));
     Ok(fleet)
-}
-
-fn usage(message: impl Into<String>) -> Failure {
-    Failure { code: USAGE, message: message.into() }
-}
-
-fn bad(message: impl Into<String>) -> Failure {
-    Failure { code: CONFIGURATION, message: message.into() }
-}
-
-fn fault(message: impl Into<String>) -> Failure {
-    Failure { code: FAULT, message: message.into() }
 }

@@ -62,9 +62,11 @@ impl DecisionLog {
             (id.is_none() || record.id == *id)
                 && (request_id.is_none() || record.request_id.as_deref() == request_id.as_deref())
         };
-        let found: Vec<_> =
-            self.kept.lock().records.iter().rev().filter(is).take(*limit).cloned().collect();
-        found.iter().map(|record| record.told(now)).collect()
+        let all = id.is_none() && request_id.is_none();
+        let among = if all { *limit } else { self.entries };
+        // Every decision takes the lock, so nothing is compared under it.
+        let kept: Vec<_> = self.kept.lock().records.iter().rev().take(among).cloned().collect();
+        kept.iter().filter(is).take(*limit).map(|record| record.told(now)).collect()
     }
 
     pub(super) fn keep(&self, record: Record) {

@@ -59,15 +59,15 @@ impl Rejection {
         if let Self::Internal(fault) = self { Some(fault) } else { None }
     }
 
-    /// Why, in a few words.
+    /// Why, as its client reads it.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::NotSynced => "the endpoints are not known yet",
             Self::NoEndpoints => "no endpoint can serve the request",
             Self::Saturated => "all endpoints are busy",
-            Self::NoProfile => "it asks for a profile that is not there",
+            Self::NoProfile => "there is no such scheduling profile",
             Self::Shed => "all endpoints are busy and the request is of low priority",
-            Self::Internal(_) => "a filter failed and the pool fails closed",
+            Self::Internal(_) => "the request could not be placed safely",
         }
     }
 }

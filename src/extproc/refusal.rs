@@ -61,32 +61,10 @@ impl Refusal {
             message: Cow::Borrowed(message),
         };
         match self {
-            Self::Rejected(Rejection::NotSynced) => {
-                let message = "the endpoints are not known yet";
-                terms(503, Some("rejected-no-endpoints"), "not_synced", message)
+            Self::Rejected(rejection) => {
+                let (status, reason, details) = rejected(rejection);
+                terms(status, reason, details, rejection.reason())
             }
-            Self::Rejected(Rejection::NoEndpoints) => {
-                let message = "no endpoint can serve the request";
-                terms(503, Some("rejected-no-endpoints"), "no_endpoints", message)
-            }
-            Self::Rejected(Rejection::Saturated) => {
-                terms(429, Some("rejected-saturated"), "saturated", "all endpoints are busy")
-            }
-            Self::Rejected(Rejection::Shed) => terms(
-                429,
-                Some("rejected-saturated"),
-                "shed",
-                "all endpoints are busy and the request is of low priority",
-            ),
-            Self::Rejected(Rejection::NoProfile) => {
-                terms(400, None, "no_profile", "there is no such scheduling profile")
-            }
-            Self::Rejected(Rejection::Internal(_)) => terms(
-                503,
-                Some("rejected-internal"),
-                "filter_failed",
-                "the request could not be placed safely",
-            ),
             Self::Malformed(error) => Terms {
                 message: Cow::Owned(error.to_string()),
                 ..terms(400, None, "malformed_body", "")
@@ -148,6 +126,18 @@ impl Refusal {
             response: Some(Response::ImmediateResponse(immediate)),
             dynamic_metadata: None,
         }
+    }
+}
+
+/// The status, the reason and the details of what the director has no place for.
+fn rejected(rejection: &Rejection) -> (u16, Option<&'static str>, &'static str) {
+    match rejection {
+        Rejection::NotSynced => (503, Some("rejected-no-endpoints"), "not_synced"),
+        Rejection::NoEndpoints => (503, Some("rejected-no-endpoints"), "no_endpoints"),
+        Rejection::Saturated => (429, Some("rejected-saturated"), "saturated"),
+        Rejection::Shed => (429, Some("rejected-saturated"), "shed"),
+        Rejection::NoProfile => (400, None, "no_profile"),
+        Rejection::Internal(_) => (503, Some("rejected-internal"), "filter_failed"),
     }
 }
 

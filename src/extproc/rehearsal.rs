@@ -8,7 +8,7 @@ use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
 use crate::director::{Director, Explanation};
-use crate::extproc::{Exchange, Next, Settings};
+use crate::extproc::{Budget, Exchange, Next, Settings};
 use crate::pool::{Allowed, Subset};
 use crate::wire::processing_request::Request as Message;
 use crate::wire::processing_response::Response;
@@ -62,9 +62,12 @@ impl Rehearsal {
         dice: u64,
         now: Instant,
     ) -> Result<Explanation, Refused> {
-        let mut exchange =
-            Exchange::new(Arc::clone(director), Arc::clone(settings), u128::from(dice) << 64);
-        if let Some(subset) = self.subset.as_deref().filter(|_| !settings.ignore_subset) {
+        // No request is refused for the bytes of this one, nor this one for theirs; its length has a limit of its own.
+        let budget = Budget::new(usize::MAX);
+        let settings = Arc::new(Settings { budget, ..Settings::clone(settings) });
+        let ignore_subset = settings.ignore_subset;
+        let mut exchange = Exchange::new(Arc::clone(director), settings, u128::from(dice) << 64);
+        if let Some(subset) = self.subset.as_deref().filter(|_| !ignore_subset) {
             exchange.subset = Subset::Only(subset.split(',').filter_map(Allowed::parse).collect());
         }
         for message in self.messages() {

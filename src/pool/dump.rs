@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-use crate::pool::work::Prompt;
 use crate::pool::{
-    Adapters, EndpointSpec, Event, FailureMode, InFlight, Models, Names, Outlook, Routes, Sample,
-    Slot, Snapshot, State, Targets,
+    Adapters, EndpointSpec, Event, FailureMode, Models, Names, Outlook, Routes, Sample, Slot,
+    Snapshot, State, Targets,
 };
 
 /// A scrape interval is so much of the time that its sample is fresh.
@@ -178,8 +177,8 @@ impl Snapshot {
 }
 
 impl Dump {
-    /// The pool as it was, its time being `now`; with what was in flight there, which ends when it is dropped.
-    pub fn restore(self, now: Instant) -> (Snapshot, Vec<InFlight>) {
+    /// The pool as it was, its time being `now`. What was in flight there never ends.
+    pub fn restore(self, now: Instant) -> Snapshot {
         let mut state = State::new(Duration::ZERO);
         let specs = self.endpoints.iter().map(|endpoint| endpoint.spec.clone()).collect();
         if self.synced {
@@ -199,13 +198,13 @@ impl Dump {
         state.apply(Event::Routes(routes), now);
         state.apply(Event::FailureMode(self.failure_mode), now);
         let placed: Vec<_> = state.snapshot().endpoints().cloned().collect();
-        let mut in_flight = Vec::new();
         for endpoint in placed {
             let dump = self.endpoints.iter().find(|dump| dump.spec.same(&endpoint.spec));
             let Some(dump) = dump else { continue };
             endpoint.live.reach(dump.suspect);
-            endpoint.live.resume(dump.outlook.speed, count(dump.outlook.decoding));
-            in_flight.extend(dump.charge(&endpoint.live, now));
+            let requests = dump.in_flight_requests;
+            let tokens = (dump.in_flight_prompt_tokens, dump.in_flight_output_tokens);
+            endpoint.live.resume((requests, tokens.0, tokens.1), dump.outlook, now);
             if let Some((page, age)) = dump.page.clone().zip(dump.scrape_age_seconds) {
                 let (sample, fresh_for) = page.restore();
                 let at = now.checked_sub(seconds(age)).unwrap_or(now);
@@ -218,28 +217,7 @@ impl Dump {
                 state.apply(Event::Listed { id: endpoint.id, models, at: now }, now);
             }
         }
-        (state.snapshot(), in_flight)
-    }
-}
-
-impl EndpointDump {
-    /// Requests as many as there were; the first has the tokens of all.
-    fn charge(&self, live: &Arc<crate::pool::Live>, now: Instant) -> Vec<InFlight> {
-        let charge = |at| {
-            let first = |tokens: u64| if at == 0 { tokens } else { 0 };
-            let in_flight = InFlight::begin(live, first(self.in_flight_prompt_tokens));
-            in_flight.decoding(first(self.in_flight_output_tokens))
-        };
-        let mut charges: Vec<_> = (0..self.in_flight_requests).map(charge).collect();
-        let Outlook { prompts, prompt_tokens, .. } = self.outlook;
-        let share = prompt_tokens / prompts.max(1.0);
-        for _ in 0..charges.len().min(count(prompts) as usize) {
-            let Some(charge) = charges.pop() else { break };
-            let prompt =
-                Prompt { tokens: u64::from(count(share)), at: now, streams: true, loads: false };
-            charges.insert(0, charge.computing(prompt));
-        }
-        charges
+        state.snapshot()
     }
 }
 
@@ -297,8 +275,40 @@ fn seconds(length: f64) -> Duration {
     Duration::try_from_secs_f64(length).unwrap_or_default()
 }
 
-/// A number of things; what is no such number is none.
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-fn count(value: f32) -> u32 {
-    value as u32
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::server::clock;
+
+    #[test]
+    fn what_was_in_flight_is_there_again_and_no_number_is_too_large() {
+        let now = clock::now();
+        let mut state = State::new(Duration::ZERO);
+        let spec = |n| EndpointSpec {
+            name: format!("pod-{n}"),
+            namespace: "default".to_owned(),
+            address: ([10, 0, 0, n], 8000).into(),
+            labels: BTreeMap::new(),
+            uid: String::new(),
+            other_ips: Vec::new(),
+        };
+        state.apply(Event::Endpoints(vec![spec(1), spec(2), spec(3)]), now);
+        let mut dump = state.snapshot().dump(now);
+        let charges = [(3, 300, 30, 2.0, 300.0), (0, 0, 0, 0.0, 0.0)];
+        let huge = (u32::MAX, u64::MAX, u64::MAX, f32::MAX, f32::MAX);
+        let charges = charges.into_iter().chain([huge]);
+        for (endpoint, (requests, prompt, output, prompts, tokens)) in
+            dump.endpoints.iter_mut().zip(charges)
+        {
+            endpoint.in_flight_requests = requests;
+            endpoint.in_flight_prompt_tokens = prompt;
+            endpoint.in_flight_output_tokens = output;
+            endpoint.outlook.prompts = prompts;
+            endpoint.outlook.prompt_tokens = tokens;
+        }
+        let again = dump.clone().restore(now).dump(now);
+        assert_eq!(again.endpoints[..2], dump.endpoints[..2]);
+        let huge = &again.endpoints[2];
+        assert_eq!((huge.in_flight_requests, huge.outlook.prompts), (u32::MAX, 10_000.0));
+    }
 }

@@ -9,7 +9,6 @@ use tokio::sync::Notify;
 
 use crate::pool::activity::Activity;
 use crate::pool::health::Health;
-use crate::pool::speed::Speed;
 use crate::pool::work::{Outlook, Prompt, Ticket, Work};
 
 /// Times that tokens of a stream come between two that are taken as samples of a server's speed.
@@ -64,9 +63,18 @@ impl Live {
         self.work.lock().outlook(now)
     }
 
-    /// Takes what was to be expected of it elsewhere, but for its prompts.
-    pub(in crate::pool) fn resume(&self, speed: Speed, decoding: u32) {
-        self.work.lock().resume(speed, decoding);
+    /// Takes what was in flight on it elsewhere, which never ends here, and what was to be expected of it.
+    pub(in crate::pool) fn resume(
+        &self,
+        in_flight: (u32, u64, u64),
+        outlook: Outlook,
+        now: Instant,
+    ) {
+        let (requests, prompt_tokens, decode_tokens) = in_flight;
+        self.requests.store(requests, Ordering::Relaxed);
+        self.prompt_tokens.store(prompt_tokens, Ordering::Relaxed);
+        self.decode_tokens.store(decode_tokens, Ordering::Relaxed);
+        self.work.lock().resume(outlook, now);
     }
 
     /// Output tokens that the requests placed here are expected to generate yet.

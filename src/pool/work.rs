@@ -22,6 +22,9 @@ const GUESS_WEIGHT: f32 = 0.5;
 /// Tokens of a prompt that was not read.
 const UNREAD_TOKENS: u64 = 1_000;
 
+/// Prompts that are taken over from elsewhere at most.
+const MOST_RESUMED: f32 = 10_000.0;
+
 /// The work of one endpoint. Bounded by the requests in flight on it.
 #[derive(Debug, Default)]
 pub(in crate::pool) struct Work {
@@ -93,9 +96,15 @@ pub struct Outlook {
 }
 
 impl Work {
-    /// What was learnt elsewhere, and what decodes.
-    pub(in crate::pool) fn resume(&mut self, speed: Speed, decoding: u32) {
-        (self.speed, self.decoding) = (speed, decoding);
+    /// What was to be expected elsewhere: prompts of the same length, 10,000 at most, that begin now.
+    pub(in crate::pool) fn resume(&mut self, outlook: Outlook, now: Instant) {
+        let Outlook { prompt_tokens, prompts, decoding, speed } = outlook;
+        (self.speed, self.decoding) = (speed, count(decoding));
+        let prompts = prompts.min(MOST_RESUMED);
+        let tokens = u64::from(count(prompt_tokens / prompts.max(1.0)));
+        for _ in 0..count(prompts) {
+            self.place(Prompt { tokens, at: now, streams: true, loads: false });
+        }
     }
 
     /// A prompt is placed.
@@ -217,6 +226,12 @@ impl Work {
     fn begun(&self, prompt: &Prompt) -> Instant {
         self.done.map_or(prompt.at, |done| done.max(prompt.at))
     }
+}
+
+/// A number of things; what is no such number is none.
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+fn count(value: f32) -> u32 {
+    value as u32
 }
 
 #[cfg(test)]

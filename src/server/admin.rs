@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use axum::extract::{DefaultBodyLimit, Query, Request};
+use axum::body::{Body, to_bytes};
+use axum::extract::{Query, Request};
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, StatusCode};
@@ -44,18 +45,26 @@ type Fields = HashMap<String, String>;
 /// The routes `/debug/decisions` (newest first; `?id=`, `?request-id=`, `?limit=`) and `/debug/explain`, which takes the body
 /// and the headers of a request and tells where it would go (`?path=`, `?method=`, `?subset=`, `?dice=`).
 pub fn decisions_router(decisions: Decisions) -> Router {
-    let (kept, limit) = (decisions.log.clone(), decisions.settings.load().body_limit);
-    let list = get(async move |Query(fields): Query<Fields>| list(kept.as_deref(), &fields));
+    let kept = decisions.log.clone();
+    let list = get(async move |Query(fields): Query<Fields>| {
+        aside(move || list(kept.as_deref(), &fields)).await
+    });
     let explain =
-        post(async move |Query(fields): Query<Fields>, headers: HeaderMap, body: Bytes| {
-            // A long prompt takes its time, and the control plane has one thread.
-            let explained = move || explain(&decisions, &fields, &headers, body);
-            let failed = |_| StatusCode::INTERNAL_SERVER_ERROR.into_response();
-            tokio::task::spawn_blocking(explained).await.unwrap_or_else(failed)
+        post(async move |Query(fields): Query<Fields>, headers: HeaderMap, body: Body| {
+            let limit = decisions.settings.load().body_limit;
+            let Ok(body) = to_bytes(body, limit).await else {
+                let told = format!("the body is longer than {limit} bytes, or did not come\n");
+                return (StatusCode::PAYLOAD_TOO_LARGE, told).into_response();
+            };
+            aside(move || explain(&decisions, &fields, &headers, body)).await
         });
-    Router::new()
-        .route("/debug/decisions", list)
-        .route("/debug/explain", explain.layer(DefaultBodyLimit::max(limit)))
+    Router::new().route("/debug/decisions", list).route("/debug/explain", explain)
+}
+
+/// Answers on another thread: a long prompt takes its time, as many decisions do, and the control plane has one thread.
+async fn aside(answer: impl FnOnce() -> Response + Send + 'static) -> Response {
+    let failed = |_| StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    tokio::task::spawn_blocking(answer).await.unwrap_or_else(failed)
 }
 
 /// Refuses requests for a host of another name than this machine has for itself: a page of the web may have a name of its

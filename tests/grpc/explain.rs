@@ -71,6 +71,16 @@ async fn a_dry_request_is_explained_and_leaves_no_trace() {
 }
 
 #[tokio::test]
+async fn a_dry_request_may_be_as_long_as_any_and_takes_nothing_of_the_budget() {
+    let rig = Rig::of(&LOADS, &["--max-request-body=3000", "--body-budget=10"]).await;
+    let page = "/debug/explain?path=/v1/completions";
+    told(&rig.admin().post(page, &body()).await);
+    let long = json!({"model": "m", "prompt": "x".repeat(3000)});
+    let long = rig.admin().post(page, &long).await.unwrap();
+    assert_eq!((long.status.as_u16(), long.text().contains("3000 bytes")), (413, true));
+}
+
+#[tokio::test]
 async fn a_subset_and_a_refusal_are_explained() {
     let rig = Rig::of(&LOADS, &[]).await;
     let subset = format!("/debug/explain?path=/v1/completions&subset={}", rig.pods[2]);
