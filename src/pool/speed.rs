@@ -27,7 +27,7 @@ const FASTEST: f32 = 1e-7;
 const SLOWEST: f32 = 1.0;
 
 /// The time in which what was learnt loses half of its weight.
-const HALF_LIFE: Duration = Duration::from_mins(1);
+const HALF_LIFE: Duration = Duration::from_mins(4);
 
 /// Share of a new sample of a long prompt in what is known of prompts.
 const TOKEN_SHARE: f32 = 0.2;

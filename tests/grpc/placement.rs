@@ -154,7 +154,11 @@ async fn only_the_best_of_the_chosen_endpoints_is_named_by_default() {
 // G18
 #[tokio::test]
 async fn the_scores_of_all_candidates_are_told_when_asked_for() {
-    let rig = Rig::of(&LOADS, &["--emit-endpoint-scores"]).await;
+    let weighted = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n\
+        plugins: [{type: queue-scorer}, {type: kv-cache-utilization-scorer}, {type: active-request-scorer}]\n\
+        schedulingProfiles:\n- name: default\n  plugins:\n  - {pluginRef: queue-scorer, weight: 2}\n\
+        \x20 - {pluginRef: kv-cache-utilization-scorer, weight: 2}\n  - {pluginRef: active-request-scorer, weight: 2}\n";
+    let rig = Rig::of(&LOADS, &["--emit-endpoint-scores", "--config-text", weighted]).await;
     let mut stream = rig.stream().await;
     stream.post(CHAT, &[]).last(HI).hear(2).await;
     expect![[r#"
