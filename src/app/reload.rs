@@ -60,7 +60,10 @@ impl Reload {
                 Err(error) => {
                     let error = error.to_string();
                     tracing::error!(error, "configuration file unreadable, the last version stays");
-                    self.parts.metrics.configuration.refused();
+                    let Parts { in_force, metrics, .. } = &*self.parts;
+                    let unreadable = Problem::error("", error).hint("the last version stays");
+                    in_force.store(Arc::new(in_force.load().despite(vec![unreadable])));
+                    metrics.configuration.refused();
                 }
             }
         }

@@ -67,13 +67,13 @@ pub(super) struct ExplainArgs {
     #[command(flatten)]
     from: From,
     /// Decide by this configuration, not by the one in the snapshot.
-    #[arg(long, value_name = "FILE", requires = "snapshot")]
+    #[arg(long, value_name = "FILE", requires = "snapshot", conflicts_with = "at")]
     config_file: Option<PathBuf>,
     /// Show the last decision on the request with this x-request-id.
-    #[arg(long, value_name = "ID", requires = "at", conflicts_with = "body")]
+    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "snapshot"])]
     request_id: Option<String>,
     /// Show the decision with this id, as the header x-lodesman-decision tells it.
-    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "request_id"])]
+    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "request_id", "snapshot"])]
     decision: Option<String>,
     /// Print JSON.
     #[arg(long)]

@@ -1,6 +1,6 @@
 //! Why a decision is as it is, for people and programs.
 //!
-//! An [`Explanation`] is a [`Record`] in words: the pool as the decision saw it, whom each step removed and why, what each
+//! An [`Explanation`] is a record in words: the pool as the decision saw it, whom each step removed and why, what each
 //! scorer said, and how ties were broken. It is made when it is read, of a decision in the log as of one without an
 //! effect ([`Director::explain`]). Names of endpoints, models and plugins are in it, numbers, and lengths of headers.
 

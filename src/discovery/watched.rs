@@ -21,8 +21,8 @@ pub struct Watched {
     told: Option<String>,
     /// A text that differs from it, read once.
     pending: Option<String>,
-    /// The last look failed: the failure was told, and the next success will be looked at closely.
-    failed: bool,
+    /// How the last look failed, if it did: that was told.
+    failure: Option<String>,
 }
 
 /// What differs between two versions of a file, without reading it.
@@ -38,7 +38,7 @@ struct Stamp {
 impl Watched {
     /// A file of which nothing is known.
     pub fn new(path: PathBuf) -> Self {
-        Self { path, stamp: None, told: None, pending: None, failed: false }
+        Self { path, stamp: None, told: None, pending: None, failure: None }
     }
 
     /// A file that was read elsewhere: only another text is told.
@@ -54,7 +54,7 @@ impl Watched {
     /// The text when it is new; the first at once, every other when it was read twice.
     ///
     /// # Errors
-    /// When the file cannot be read, or is too long: once, until it can be read again.
+    /// When the file cannot be read, or is too long: each reason once, until it can be read again.
     pub async fn poll(&mut self) -> Result<Option<String>, DiscoveryError> {
         let (path, known) = (self.path.clone(), self.stamp.filter(|_| self.pending.is_none()));
         // A file system may hang; a worker of the runtime must not.
@@ -62,14 +62,15 @@ impl Watched {
         match look.unwrap_or_else(|error| Err(std::io::Error::other(error))) {
             Ok(None) => Ok(None),
             Ok(Some((stamp, text))) => {
-                self.failed = false;
+                self.failure = None;
                 self.stamp = Some(stamp);
                 Ok(self.seen(text))
             }
             Err(error) => {
                 self.stamp = None;
                 self.pending = None;
-                if std::mem::replace(&mut self.failed, true) {
+                let failure = Some(error.to_string());
+                if std::mem::replace(&mut self.failure, failure.clone()) == failure {
                     return Ok(None);
                 }
                 Err(DiscoveryError::Read { path: self.path.clone(), error })

@@ -49,7 +49,7 @@ const COLUMNS: &[Column] = &[
     column("", "p99", |row| short(row.figures.end_to_end_ms.p99)),
     column("token", "hits", |row| percent(row.figures.hit_ratio)),
     column("request", "hits", |row| percent(row.figures.request_hit_ratio)),
-    column("max /", "mean", |row| format!("{:.2}", row.figures.max_over_mean)),
+    column("max /", "mean", |row| times(row.figures.max_over_mean)),
     column("tokens", "recomputed", |row| format!("{:.0}", row.figures.recomputed_tokens)),
     Column {
         shown: |report| report.runs.iter().any(|row| row.figures.adapter_loads > 0.0),
@@ -102,6 +102,10 @@ fn places(milliseconds: f64) -> usize {
 
 fn percent(ratio: f64) -> String {
     if ratio.is_nan() { "-".to_owned() } else { format!("{:.1}%", ratio * 100.0) }
+}
+
+fn times(mean: f64) -> String {
+    if mean.is_nan() { "-".to_owned() } else { format!("{mean:.2}") }
 }
 
 #[cfg(test)]

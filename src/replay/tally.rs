@@ -123,7 +123,8 @@ impl<'a> Tally<'a> {
 
     /// The prompt is computed but for its hits.
     fn computed(&mut self, arrival: &Arrival, cached_tokens: usize) {
-        let blocks = arrival.chain.hashes().iter().enumerate().skip(cached_tokens / BLOCK_TOKENS);
+        let blocks = arrival.chain.hashes().iter().take(arrival.prompt_tokens / BLOCK_TOKENS);
+        let blocks = blocks.enumerate().skip(cached_tokens / BLOCK_TOKENS);
         for (at, hash) in blocks {
             let before = !self.computed.insert(*hash);
             let tokens = (at + 1) * BLOCK_TOKENS - cached_tokens.max(at * BLOCK_TOKENS);

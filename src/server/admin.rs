@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwap;
 use axum::body::{Body, to_bytes};
@@ -15,6 +16,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use axum::{Json, Router};
 use bytes::Bytes;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
 
 use crate::director::{DecisionLog, Director, Wanted};
 use crate::extproc::{Rehearsal, Settings};
@@ -27,6 +30,12 @@ const SHOWN: usize = 20;
 
 /// Decisions that are shown at most.
 const MOST_SHOWN: usize = 1000;
+
+/// Dry requests at a time, so that their bodies take a bounded part of the memory; more wait.
+const REHEARSALS: usize = 2;
+
+/// The time in which the body of a dry request has to come.
+const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Where decisions are told of.
 #[derive(Clone, Debug)]
@@ -45,14 +54,15 @@ type Fields = HashMap<String, String>;
 /// The routes `/debug/decisions` (newest first; `?id=`, `?request-id=`, `?limit=`) and `/debug/explain`, which takes the body
 /// and the headers of a request and tells where it would go (`?path=`, `?method=`, `?subset=`, `?dice=`).
 pub fn decisions_router(decisions: Decisions) -> Router {
-    let kept = decisions.log.clone();
+    let (kept, turns) = (decisions.log.clone(), Arc::new(Semaphore::new(REHEARSALS)));
     let list = get(async move |Query(fields): Query<Fields>| {
         aside(move || list(kept.as_deref(), &fields)).await
     });
     let explain =
         post(async move |Query(fields): Query<Fields>, headers: HeaderMap, body: Body| {
             let limit = decisions.settings.load().body_limit;
-            let Ok(body) = to_bytes(body, limit).await else {
+            let _turn = turns.acquire().await;
+            let Ok(Ok(body)) = timeout(BODY_TIMEOUT, to_bytes(body, limit)).await else {
                 let told = format!("the body is longer than {limit} bytes, or did not come\n");
                 return (StatusCode::PAYLOAD_TOO_LARGE, told).into_response();
             };

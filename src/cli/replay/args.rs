@@ -1,5 +1,6 @@
 //! The flags of `lodesman replay`.
 
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -7,6 +8,18 @@ use clap::Args;
 
 use crate::replay::{Kind, Outage, Shape};
 use crate::units::GoDuration;
+
+/// Shares of the prefill rate; a replay beyond has no end or no meaning.
+const LOADS: RangeInclusive<f64> = 0.001..=100.0;
+
+/// Speeds of a pod, as shares of the others'.
+const SPEEDS: RangeInclusive<f64> = 0.01..=100.0;
+
+/// Pods of a fleet.
+const MOST_PODS: usize = 10_000;
+
+/// Requests that are made up.
+const MOST_REQUESTS: usize = 1_000_000;
 
 const AFTER_HELP: &str =
     "A figure is the mean over the seeds; ± is half the way from the least to the greatest.";
@@ -19,7 +32,7 @@ pub(in crate::cli) struct ReplayArgs {
     #[command(flatten)]
     pub what: What,
     /// Pods of the fleet; several numbers give rows for each [default: 16, 8 for made-up requests other than a burst].
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = pods)]
     pub pods: Vec<usize>,
     /// default, round-robin, random, least-request, reference, reference-ideal, oracle, or a configuration file; may be
     /// repeated.
@@ -77,7 +90,7 @@ pub(in crate::cli) struct What {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     hot_prefix: Option<f64>,
     /// Make up so many requests that arrive at one instant.
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = requests)]
     burst: Option<usize>,
     /// Make up requests that need one of so many adapters.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -89,7 +102,7 @@ pub(in crate::cli) struct What {
 #[command(next_help_heading = "Made-up requests")]
 pub(in crate::cli) struct ShapeArgs {
     /// Requests that count [default: 10000, 20000 with --shareable].
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = at_least_one)]
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = requests)]
     requests: Option<usize>,
     /// Requests before them that only warm the caches [default: 0, 4000 with --shareable].
     #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"])]
@@ -110,7 +123,7 @@ pub(in crate::cli) struct ShapeArgs {
 pub(in crate::cli) struct Slow {
     /// Counted from 0.
     pub pod: usize,
-    /// Share of the nominal speed, above 0.
+    /// Share of the nominal speed, 0.01 ..= 100.
     pub speed: f64,
 }
 
@@ -149,8 +162,9 @@ impl FromStr for Slow {
         let slow = text.split_once(':').and_then(|(pod, speed)| {
             Some(Self { pod: pod.parse().ok()?, speed: speed.parse().ok()? })
         });
-        slow.filter(|slow| slow.speed.is_normal() && slow.speed > 0.0)
-            .ok_or("expected POD:FACTOR with a factor above 0, as 0:0.5 for half the speed")
+        slow.filter(|slow| SPEEDS.contains(&slow.speed)).ok_or(
+            "expected POD:FACTOR with a factor from 0.01 to 100, as 0:0.5 for half the speed",
+        )
     }
 }
 
@@ -182,7 +196,17 @@ fn share(text: &str) -> Result<f64, &'static str> {
 
 fn load(text: &str) -> Result<f64, &'static str> {
     let load: Option<f64> = text.parse().ok();
-    load.filter(|load| load.is_normal() && *load > 0.0).ok_or("expected a number above 0, as 0.7")
+    load.filter(|load| LOADS.contains(load)).ok_or("expected a number from 0.001 to 100, as 0.7")
+}
+
+fn pods(text: &str) -> Result<usize, &'static str> {
+    let pods = text.parse().ok().filter(|pods| (1..=MOST_PODS).contains(pods));
+    pods.ok_or("expected a whole number from 1 to 10000")
+}
+
+fn requests(text: &str) -> Result<usize, &'static str> {
+    let requests = text.parse().ok().filter(|requests| (1..=MOST_REQUESTS).contains(requests));
+    requests.ok_or("expected a whole number from 1 to 1000000")
 }
 
 fn at_least_one(text: &str) -> Result<usize, &'static str> {
