@@ -35,6 +35,15 @@ pub(super) async fn until_condition(
 
 /// A chat request for a model, of an objective.
 async fn ask(envoy: &Envoy, model: &str, objective: &str) -> Value {
+    asked(envoy, model, objective).await.unwrap()
+}
+
+/// The same for a model that is served from now on: that is told to Kubernetes and to decisions, one after the other.
+async fn ask_soon(envoy: &Envoy, model: &str) -> Value {
+    eventually(SOON, async || asked(envoy, model, "").await).await.unwrap()
+}
+
+async fn asked(envoy: &Envoy, model: &str, objective: &str) -> anyhow::Result<Value> {
     let mut body = chat(1, false);
     body["model"] = json!(model);
     let request = Request::post(CHAT)
@@ -43,8 +52,8 @@ async fn ask(envoy: &Envoy, model: &str, objective: &str) -> Value {
         .body(Body::full(body.to_string()))
         .unwrap();
     let answer = envoy.client().send(request).await.unwrap().collect().await;
-    assert!(is_whole(&answer), "{} {}", answer.status, answer.text());
-    answer.json().unwrap()
+    ensure!(is_whole(&answer), "{} {}", answer.status, answer.text());
+    answer.json()
 }
 
 #[tokio::test]
@@ -77,7 +86,7 @@ async fn rewritten_model_is_asked_for_and_the_clients_name_comes_back() {
         let object = rewrite(kind, name, POOL, alias, &[("sim", 1)]);
         site.namespace.apply(&object).await.unwrap();
         until_condition(&site, (kind, name), "Accepted", "True").await;
-        assert_eq!(ask(&envoy, alias, "").await["model"], alias);
+        assert_eq!(ask_soon(&envoy, alias).await["model"], alias);
         let labels = [format!("model_name=\"{alias}\""), "target_model=\"sim\"".to_owned()];
         let family = "llm_d_epp_model_rewrite_decisions_total";
         until_sum(&picker, family, &[&labels[0], &labels[1]], 1.0).await;
@@ -86,7 +95,7 @@ async fn rewritten_model_is_asked_for_and_the_clients_name_comes_back() {
     object["spec"]["targetModels"] = json!([{"name": "sim"}]);
     site.namespace.apply(&object).await.unwrap();
     until_condition(&site, (MODEL, "m"), "Accepted", "True").await;
-    assert_eq!(ask(&envoy, "alias-model", "").await["model"], "alias-model");
+    assert_eq!(ask_soon(&envoy, "alias-model").await["model"], "alias-model");
     until_sum(&picker, "llm_d_epp_request_total", &["priority=\"1\""], 1.0).await;
 }
 
