@@ -121,7 +121,7 @@ fn wrong_usage_ends_with_64() {
     refused(&["--burst", "3", "--policy", "best"], 64, "no built-in policy (default, round-robin");
     refused(&["--burst", "3", "--load", "0.5"], 64, "cannot be used with");
     refused(&["--shareable", "1.5"], 64, "from 0 to 1");
-    refused(&["--trace", name, "--load", "0"], 64, "above 0");
+    refused(&["--trace", name, "--load", "0"], 64, "from 0.001 to 100");
     refused(&["--trace", name, "--pods", "2", "--slow", "2:0.5"], 64, "2 pods are counted from 0");
     refused(&["--trace", name, "--fail", "1:9s:3s"], 64, "FROM before TO");
     refused(&["--trace", name, "--plot", "x.gif"], 64, "ends in .svg");
