@@ -219,7 +219,8 @@ impl App {
         let members = watch::Sender::new(Arc::default());
         let (sources, counters) = (resolved.sources.clone(), Arc::clone(&parts.scrapes));
         let scraping = Scraping::new(&self.flags, sources, events.clone(), counters);
-        let scraping = scraping.map_err(|error| StartError::Setup(error.to_string()))?;
+        let scraping =
+            scraping.map_err(|error| StartError::Setup(format!("dataLayer.sources: {error}")))?;
         tasks.run(Plane::Control, "scraper", scraping.run(members.subscribe()));
         let published = Published {
             snapshot: Arc::clone(&parts.pool),

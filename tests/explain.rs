@@ -110,6 +110,9 @@ fn wrong_usage_and_a_picker_that_is_not_there_are_told() {
         (&["--body", "/nowhere.json", "--at", "http://127.0.0.1:1"], 64),
         (&["--body", "-", "--at", "http://127.0.0.1:1"], 70),
         (&["--body", "-", "--snapshot", "/nowhere.json"], 64),
+        (&["--at", "http://127.0.0.1:1", "--decision", "no hex"], 64),
+        (&["--request-id", "4", "--snapshot", "/nowhere.json"], 64),
+        (&["--body", "-", "--at", "http://127.0.0.1:1", "--config-file", "/nowhere"], 64),
     ] {
         let output = explain(args, BODY);
         assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));

@@ -73,7 +73,7 @@ pub(super) struct ExplainArgs {
     #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "snapshot"])]
     request_id: Option<String>,
     /// Show the decision with this id, as the header x-lodesman-decision tells it.
-    #[arg(long, value_name = "ID", requires = "at", conflicts_with_all = ["body", "request_id", "snapshot"])]
+    #[arg(long, value_name = "ID", value_parser = decision_id, requires = "at", conflicts_with_all = ["body", "request_id", "snapshot"])]
     decision: Option<String>,
     /// Print JSON.
     #[arg(long)]
@@ -252,6 +252,10 @@ fn text(path: &Path) -> Result<String, Failure> {
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("give NAME:VALUE")?;
     Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+}
+
+fn decision_id(text: &str) -> Result<String, String> {
+    dice(text).map(|_| text.to_owned())
 }
 
 fn dice(text: &str) -> Result<u64, String> {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use crate::metrics::{Labels, Metrics, Series};
-use crate::pool::{Endpoint, InFlight};
+use crate::pool::{Endpoint, InFlight, Prompt};
 use crate::request::{Seen, Usage};
 
 /// The flow of requests that name none.
@@ -153,8 +153,14 @@ impl Account {
         &mut self,
         who: Who<'_>,
         endpoint: Arc<Endpoint>,
-        in_flight: InFlight,
+        (prompt_tokens, streams): (u64, bool),
     ) {
+        let in_flight = InFlight::begin(&endpoint.live, prompt_tokens);
+        let tokens = Prompt::uncached(prompt_tokens, 0);
+        let in_flight = match self.received {
+            Some(at) => in_flight.computing(Prompt { tokens, at, streams, loads: false }),
+            None => in_flight,
+        };
         self.runs(endpoint, in_flight, self.series(who), who.target);
     }
 

@@ -12,7 +12,7 @@ use crate::extproc::headers::RequestHeaders;
 use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
 use crate::extproc::{BodyMode, Exchange, metadata};
-use crate::pool::{Endpoint, InFlight};
+use crate::pool::Endpoint;
 use crate::prefix::{Chain, Hashing};
 use crate::recording::Blocks;
 use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
@@ -298,7 +298,6 @@ impl Exchange {
         else {
             return;
         };
-        let in_flight = InFlight::begin(&endpoint.live, asked.parsed.prompt_tokens);
         let model = asked.parsed.model_name();
         let who = Who {
             model,
@@ -306,7 +305,8 @@ impl Exchange {
             fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
-        self.account.observed(who, endpoint, in_flight);
+        let prompt = (asked.parsed.prompt_tokens, asked.parsed.stream);
+        self.account.observed(who, endpoint, prompt);
     }
 
     /// Sends the request on to where it was placed.

@@ -37,13 +37,18 @@ pub enum TraceError {
 /// # Errors
 /// When the file cannot be read, has no request, or a line is malformed.
 pub fn read(file: impl BufRead) -> Result<Workload, TraceError> {
-    let mut lines = Lines { file, number: 0 };
+    let mut lines = Lines { file, number: 0, cut: false };
     let mut arrivals = Vec::new();
     let Some((number, line)) = lines.next_line()? else { return Err(TraceError::Empty) };
     let malformed = |line| move |problem| TraceError::Malformed { line, problem };
     let mut format = Format::begun_by(&line, &mut arrivals).map_err(malformed(number))?;
     while let Some((number, line)) = lines.next_line()? {
-        format.add(&line, &mut arrivals).map_err(malformed(number))?;
+        match format.add(&line, &mut arrivals) {
+            Ok(()) => {}
+            // A process that was killed ends its recording in the midst of a line.
+            Err(_) if lines.cut && matches!(format, Format::Recorded(_)) => break,
+            Err(problem) => return Err(malformed(number)(problem)),
+        }
     }
     if let Format::Recorded(recorded) = format {
         arrivals = recorded.arrivals();
@@ -105,6 +110,8 @@ impl Format {
 struct Lines<R> {
     file: R,
     number: usize,
+    /// The newest line has no end.
+    cut: bool,
 }
 
 impl<R: BufRead> Lines<R> {
@@ -120,6 +127,7 @@ impl<R: BufRead> Lines<R> {
             if read == 0 {
                 return Ok(None);
             }
+            self.cut = !line.ends_with('\n');
             if !line.trim().is_empty() {
                 return Ok(Some((self.number, line.trim().to_owned())));
             }
@@ -142,6 +150,18 @@ mod tests {
         let workload = read(MOONCAKE.as_bytes()).unwrap();
         let of = |arrival: &Arrival| (arrival.at.as_millis(), arrival.prompt_tokens);
         assert_eq!(workload.arrivals.iter().map(of).collect::<Vec<_>>(), [(0, 20), (1_500, 10)]);
+    }
+
+    #[test]
+    fn a_recording_that_was_cut_off_is_replayed_up_to_there_and_any_other_mistake_is_told() {
+        let head = "{\"lodesman_trace\":1,\"block_tokens\":64,\"block_limit\":2048,\"started\":\"2026-01-01T00:00:00Z\"}\n";
+        let line = "{\"at_ms\":1,\"prompt_tokens\":9,\"output_tokens\":1,\"model\":\"m\",\"adapter\":false,\"outcome\":\"ok\",\"blocks\":\"\"}\n";
+        let half = "{\"at_ms\":1,\"prom";
+        let requests = |text: String| read(text.as_bytes()).map(|it| it.arrivals.len());
+        assert_eq!(requests(format!("{head}{line}{half}")).unwrap(), 1);
+        let error = requests(format!("{head}{line}{half}\n{line}")).unwrap_err();
+        assert!(error.to_string().starts_with("line 3"), "{error}");
+        assert!(requests(format!("{MOONCAKE}{{\"timestamp\": 5")).is_err(), "no recording");
     }
 
     #[test]

@@ -144,6 +144,14 @@ pub(crate) fn required(plugin: &str) -> Parameters {
         "header-label-affinity-scorer" => {
             serde_json::json!({"headerName": "X-Tier", "labelKey": "tier"})
         }
+        "by-label" => serde_json::json!({"label": "tier", "validValues": ["gold"]}),
+        "utilization-filter" => serde_json::json!({
+            "conditions": [{"metric": "waiting-queue", "maxValue": 4}],
+        }),
+        "endpoint-attribute-filter" => serde_json::json!({
+            "attribute": "WaitingQueueSize",
+            "algorithm": {"type": "threshold", "threshold": {"operator": "LessThan", "value": 4}},
+        }),
         "session-id-producer" => serde_json::json!({"headerName": "x-session-id"}),
         _ => Parameters::Null,
     }

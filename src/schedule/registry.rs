@@ -158,6 +158,7 @@ const fn parser(name: &'static str, summary: &'static str) -> Plugin {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
 
     use super::*;
     use crate::pool::Sample;
@@ -207,6 +208,30 @@ mod tests {
                 let mut rated = vec![0.0; snapshot.ready().len()];
                 scorer.score(fixture::Asked::of(snapshot).cx(now), snapshot.ready(), &mut rated);
                 assert!(rated.iter().all(|score| (0.0..=1.0).contains(score)), "{}", plugin.name);
+            }
+        }
+    }
+
+    /// Fresh, stale and unknown samples.
+    #[test]
+    fn every_filter_keeps_candidates_in_their_order_and_says_why_it_removes_one() {
+        let now = clock::now();
+        let queue = Sample { waiting: Some(9.0), ..Sample::default() };
+        let sampled = fixture::sampled(&[Some(Sample::default()), None, Some(queue)], now);
+        let pools = [fixture::snapshot(0), fixture::snapshot(1), fixture::snapshot(1000), sampled];
+        for plugin in PLUGINS {
+            let Build::Filter(build, _) = plugin.build else { continue };
+            let filter = build(fixture::required(plugin.name)).expect("good parameters");
+            for (snapshot, later) in pools.iter().flat_map(|pool| [(pool, 0), (pool, 3600)]) {
+                let asked = fixture::Asked::of(snapshot);
+                let cx = asked.cx(now + Duration::from_secs(later));
+                let mut kept = snapshot.ready().to_vec();
+                filter.filter(cx, &mut kept);
+                let mut rest = snapshot.ready().iter();
+                assert!(kept.iter().all(|slot| rest.any(|it| it == slot)), "{}", plugin.name);
+                let mut removed = snapshot.ready().iter().filter(|slot| !kept.contains(slot));
+                let why = removed.next().map(|&slot| filter.reason(cx, slot));
+                assert!(why.is_none_or(|why| why.is_some()), "{}", plugin.name);
             }
         }
     }

@@ -32,6 +32,18 @@ fn an_observer_that_is_sent_no_body_accounts_from_the_answer_on() {
 }
 
 #[test]
+fn the_prompt_that_an_observer_sees_is_to_be_computed_where_it_was_placed() {
+    let mut rig = Rig::new(4, 4);
+    rig.observed = true;
+    rig.headers(&CHOSEN, false).body(CHAT, true);
+    let expected = || {
+        let pool = rig.pool.load();
+        pool.endpoints().map(|it| it.live.outlook(clock::now()).prompts).sum::<f32>()
+    };
+    assert!((expected() - 1.0).abs() < f32::EPSILON, "{}", expected());
+}
+
+#[test]
 fn a_request_is_counted_where_it_is_placed_and_not_where_it_is_observed() {
     let mut rig = Rig::new(4, 0);
     rig.chat().body(CHAT, true).closed();

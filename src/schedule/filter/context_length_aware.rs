@@ -107,6 +107,16 @@ impl Filter for ContextLength {
             candidates.retain(|&slot| self.lengths(cx, slot).take(tokens));
         }
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let (label, tokens) = (&self.label, cx.prompt_tokens());
+        Some(match self.lengths(cx, slot) {
+            Lengths::Range(min, max) => {
+                format!("it takes prompts of {min} to {max} tokens, this one has {tokens}")
+            }
+            Lengths::Unsaid | Lengths::Unclear => format!("its label {label} is no range min-max"),
+        })
+    }
 }
 
 impl Scorer for ContextLength {

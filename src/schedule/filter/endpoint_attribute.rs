@@ -114,6 +114,17 @@ impl Filter for EndpointAttribute {
             candidates.retain(passes);
         }
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let Self { attribute, algorithm: Algorithm { threshold, .. }, .. } = self;
+        let Threshold { operator, value: limit } = threshold;
+        Some(match cx.snapshot.attribute(slot, attribute, cx.now) {
+            Reading::Fresh(value) => {
+                format!("its {attribute} is {value}, not {operator:?} {limit}")
+            }
+            Reading::Stale | Reading::Unknown => format!("its {attribute} is not known"),
+        })
+    }
 }
 
 #[cfg(test)]

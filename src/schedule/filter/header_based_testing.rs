@@ -39,6 +39,10 @@ impl Filter for HeaderBasedTesting {
         candidates.retain(|slot| named.binary_search(slot).is_ok());
     }
 
+    fn reason(&self, _cx: PickContext<'_>, _slot: Slot) -> Option<String> {
+        Some(format!("the header {SELECTION} does not list it"))
+    }
+
     fn headers(&self) -> Vec<&str> {
         vec![SELECTION]
     }

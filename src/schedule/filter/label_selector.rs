@@ -5,6 +5,7 @@
 //! all. Labels are never missing or stale. Where nobody matches, none is kept: 503.
 
 use std::collections::BTreeMap;
+use std::fmt;
 
 use serde::Deserialize;
 
@@ -62,8 +63,17 @@ impl LabelSelector {
     }
 
     fn matches(&self, labels: &BTreeMap<String, String>) -> bool {
-        self.match_labels.iter().all(|(key, value)| labels.get(key) == Some(value))
-            && self.match_expressions.iter().all(|requirement| requirement.holds(labels))
+        self.lacking(labels).is_none()
+    }
+
+    /// The first requirement that the labels do not meet, as a selector is written.
+    fn lacking(&self, labels: &BTreeMap<String, String>) -> Option<String> {
+        let label = self.match_labels.iter().find(|(key, value)| labels.get(*key) != Some(value));
+        let other = || self.match_expressions.iter().find(|it| !it.holds(labels));
+        match label {
+            Some((key, value)) => Some(format!("{key}={value}")),
+            None => other().map(ToString::to_string),
+        }
     }
 }
 
@@ -98,6 +108,23 @@ impl Filter for LabelSelector {
         candidates.retain(|&slot| {
             cx.snapshot.endpoint(slot).is_some_and(|endpoint| self.matches(&endpoint.spec.labels))
         });
+    }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let lacking = self.lacking(&cx.snapshot.endpoint(slot)?.spec.labels)?;
+        Some(format!("its labels do not match {lacking}"))
+    }
+}
+
+impl fmt::Display for Requirement {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (key, values) = (&self.key, self.values.join(", "));
+        match self.operator {
+            Operator::In => write!(f, "{key} in ({values})"),
+            Operator::NotIn => write!(f, "{key} notin ({values})"),
+            Operator::Exists => f.write_str(key),
+            Operator::DoesNotExist => write!(f, "!{key}"),
+        }
     }
 }
 

@@ -132,6 +132,14 @@ impl Filter for PrefixCacheAffinity {
             candidates.retain(sticky);
         }
     }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let hits = &cx.signals.prefix;
+        let (has, all, share) = (hits.blocks(slot), hits.total(), self.affinity_threshold);
+        Some(format!(
+            "it has {has} of the {all} blocks of the prompt, kept are those with {share} of them"
+        ))
+    }
 }
 
 #[cfg(test)]

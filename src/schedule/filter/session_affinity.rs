@@ -31,6 +31,10 @@ impl Filter for SessionAffinity {
         }
     }
 
+    fn reason(&self, _cx: PickContext<'_>, _slot: Slot) -> Option<String> {
+        Some("the session has another endpoint".to_owned())
+    }
+
     fn placed(&self, cx: PickContext<'_>, candidates: &[Slot], endpoint: &Endpoint) {
         self.0.placed(cx, candidates, endpoint);
     }

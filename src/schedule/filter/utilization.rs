@@ -81,6 +81,16 @@ impl Utilization {
 }
 
 impl Metric {
+    /// As it is written.
+    fn name(self) -> &'static str {
+        match self {
+            Self::ActiveRequests => "active-requests",
+            Self::RunningRequests => "running-requests",
+            Self::WaitingQueue => "waiting-queue",
+            Self::KvCacheUtilization => "kv-cache-utilization",
+        }
+    }
+
     /// Writes its value for each candidate.
     fn read(self, cx: PickContext<'_>, candidates: &[Slot], values: &mut [f32]) {
         let snapshot = cx.snapshot;
@@ -118,6 +128,20 @@ impl Filter for Utilization {
         }
         let mut below = below.into_iter();
         candidates.retain(|_| below.next() == Some(true));
+    }
+
+    fn reason(&self, cx: PickContext<'_>, slot: Slot) -> Option<String> {
+        let above = |condition: &&Condition| {
+            let mut value = [0.0];
+            condition.metric.read(cx, &[slot], &mut value);
+            let [value] = value;
+            (value > condition.max_value).then(|| {
+                let Condition { metric, max_value } = condition;
+                format!("its {} is {value}, more than {max_value}", metric.name())
+            })
+        };
+        let unknown = || "what is not known of it counts as the median of the others".to_owned();
+        Some(self.conditions.iter().find_map(|it| above(&it)).unwrap_or_else(unknown))
     }
 }
 
