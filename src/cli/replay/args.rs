@@ -21,8 +21,13 @@ const MOST_PODS: usize = 10_000;
 /// Requests that are made up.
 const MOST_REQUESTS: usize = 1_000_000;
 
-const AFTER_HELP: &str =
-    "A figure is the mean over the seeds; ± is half the way from the least to the greatest.";
+const AFTER_HELP: &str = "\
+Examples:
+  lodesman replay --trace conversation.jsonl --load 0.7 --policy default --policy round-robin --policy mine.yaml
+  lodesman replay --shareable 0.7 --pods 4,8,16 --policy default --policy random --plot hits.svg
+
+A figure is the mean over the seeds; ± is half the way from the least to the greatest.
+Exit codes: 0 replayed, 64 wrong usage, 70 our fault, 78 a bad trace or configuration.";
 
 /// Replays a trace, or made-up requests, on simulated servers in virtual time, through one policy or several, and says
 /// what users would have seen.
