@@ -12,10 +12,12 @@ WORKDIR /lodesman
 COPY . .
 RUN --mount=type=cache,target=/usr/local/cargo/registry --mount=type=cache,target=/lodesman/target \
     cargo build --locked --profile dist --package lodesman --bin lodesman && \
-    cp target/dist/lodesman /usr/local/bin/
+    cp target/dist/lodesman /usr/local/bin/ && \
+    scripts/shell-files.sh /usr/local/bin/lodesman /shell-files
 
 FROM gcr.io/distroless/cc-debian12:nonroot
 COPY --from=build /usr/local/bin/lodesman /usr/local/bin/
+COPY --from=build /shell-files /usr/local/share
 # A number, so that runAsNonRoot can be checked.
 USER 65532:65532
 EXPOSE 9002 9003 9090

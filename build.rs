@@ -6,10 +6,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     println!("cargo::rerun-if-changed=proto");
     let descriptors = protox::compile(["proto/ext_proc.proto"], ["proto"])?;
     let mut config = prost_build::Config::new();
-    config.bytes(["."]);
+    config.bytes(["."]).compile_fds(descriptors)?;
+    let scaler = protox::compile(["proto/externalscaler.proto"], ["proto"])?;
     tonic_prost_build::configure()
         .build_client(false)
-        .compile_fds_with_config(descriptors, config)?;
+        .build_transport(false)
+        .compile_fds(scaler)?;
+    let otlp = protox::compile(["proto/otlp.proto"], ["proto"])?;
+    tonic_prost_build::configure().build_server(false).build_transport(false).compile_fds(otlp)?;
     println!("cargo::rerun-if-env-changed=LODESMAN_COMMIT");
     println!("cargo::rustc-env=LODESMAN_COMMIT={}", commit().unwrap_or_else(|| "unknown".into()));
     Ok(())

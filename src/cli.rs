@@ -14,26 +14,34 @@ use std::process::ExitCode;
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser, Subcommand};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
 use crate::app::{Addresses, App, StartError};
-use crate::config::{Flags, LogFormat, argv};
+use crate::config::{Flags, LogFormat, Traces, argv};
 use crate::server::said::Said;
 use crate::sim::{self, SimArgs};
 use crate::telemetry;
 
 use self::check::CheckArgs;
+use self::doctor::DoctorArgs;
+use self::drain::DrainArgs;
 use self::explain::ExplainArgs;
 use self::replay::ReplayArgs;
-use self::shell::CompletionsArgs;
+use self::shell::{CompletionsArgs, ManArgs};
+use self::top::TopArgs;
 
 mod check;
+mod doctor;
+mod drain;
 mod explain;
 mod failure;
+mod remote;
 mod replay;
 mod shell;
+mod top;
 
 const USAGE: u8 = 64;
 const FAULT: u8 = 70;
@@ -55,10 +63,12 @@ enum Command {
     Check(CheckArgs),
     Sim(Box<SimArgs>),
     Explain(Box<ExplainArgs>),
+    Drain(DrainArgs),
     Replay(Box<ReplayArgs>),
+    Top(Box<TopArgs>),
+    Doctor(Box<DoctorArgs>),
     Completions(CompletionsArgs),
-    /// Prints the manual page, in troff.
-    Man,
+    Man(ManArgs),
 }
 
 /// Runs the command that `args` (program name first) ask for.
@@ -75,9 +85,12 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
         Some(Command::Check(args)) => check::run(&args),
         Some(Command::Sim(args)) => simulate(*args),
         Some(Command::Explain(args)) => explain::run(&args),
+        Some(Command::Drain(args)) => drain::run(&args),
         Some(Command::Replay(args)) => replay::run(&args),
+        Some(Command::Top(args)) => top::run(&args),
+        Some(Command::Doctor(args)) => doctor::run(&args),
         Some(Command::Completions(args)) => told(shell::completions(Cli::command(), args)),
-        Some(Command::Man) => told(shell::man(Cli::command())),
+        Some(Command::Man(args)) => shell::man(Cli::command(), &args),
     }
 }
 
@@ -119,14 +132,24 @@ fn serve(flags: Flags) -> ExitCode {
         Err(error) => return fail(USAGE, &format!("RUST_LOG: {error}")),
     };
     log_panics();
+    raise_descriptors();
     match (data_runtime(), control_runtime()) {
         (Ok(data), Ok(control)) => {
-            serve_on(&data, control, App::new(flags).with_log_level(log.level))
+            let app = App::new(flags).with_log_level(log.level).with_traces(traces());
+            serve_on(&data, control, app)
         }
         (Err(error), _) | (_, Err(error)) => {
             fail(FAULT, &format!("cannot start a runtime: {error}"))
         }
     }
+}
+
+/// Where traces go by the environment; a mistake in it costs traces alone.
+fn traces() -> Option<Traces> {
+    Traces::read(|name| std::env::var(name).ok()).unwrap_or_else(|error| {
+        tracing::warn!(%error, "no traces are sent");
+        None
+    })
 }
 
 fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
@@ -143,7 +166,7 @@ fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
             Ok(tokens) => tokens,
             Err(error) => return fail(FAULT, &format!("cannot take signals: {error}")),
         };
-        let running = match app.start(data_handle, control_handle).await {
+        let running = match Box::pin(app.start(data_handle, control_handle)).await {
             Ok(running) => running,
             Err(error) => return start_failed(&error),
         };
@@ -161,10 +184,10 @@ fn serve_on(data: &Runtime, control: Runtime, app: App) -> ExitCode {
 }
 
 fn announce(addresses: &Addresses) {
-    let Addresses { grpc, health, metrics, admin } = addresses;
-    for (listener, address) in
-        [("ext_proc", grpc), ("health", health), ("metrics", metrics), ("admin", admin)]
-    {
+    let Addresses { grpc, health, metrics, admin, keda } = addresses;
+    let always = [("ext_proc", grpc), ("health", health), ("metrics", metrics), ("admin", admin)];
+    let keda = keda.iter().map(|keda| ("keda", keda));
+    for (listener, address) in keda.chain(always) {
         tracing::info!(listener, address = %address, "listening");
     }
 }
@@ -223,6 +246,14 @@ fn control_runtime() -> std::io::Result<Runtime> {
 }
 
 /// Panics are contained where they can be; here they get a line in the log, one in a while.
+/// Takes all file descriptors that it may have: a connection to each endpoint may be more than a shell gives.
+fn raise_descriptors() {
+    let may = getrlimit(Resource::Nofile);
+    if let Err(error) = setrlimit(Resource::Nofile, Rlimit { current: may.maximum, ..may }) {
+        tracing::warn!(%error, limit = may.current, "limit of file descriptors stays");
+    }
+}
+
 fn log_panics() {
     let said = Said::default();
     std::panic::set_hook(Box::new(move |panic| {

@@ -7,22 +7,27 @@
 use crate::schedule::registry::Plugin;
 
 pub use self::address::{Address, Name};
+pub use self::autoscaling::AutoscalingSettings;
 pub use self::engines::Engines;
 pub use self::flags::{Flags, Kubernetes, LogFormat, MetricNames, PoolGroup, TlsVersion};
+pub use self::hold::HoldSettings;
 pub use self::limits::{LimitSettings, Limits, memory_limit};
 pub use self::problem::{Problem, Severity};
 pub use self::resolve::{Destinations, FileDiscovery, Resolved};
 pub use self::selector::LabelSelector;
 pub use self::sources::Sources;
 pub use self::target::TargetPorts;
+pub use self::traces::{BadVariable, Traces};
 
 pub mod address;
 pub mod argv;
+pub mod autoscaling;
 pub mod check;
 pub mod document;
 pub mod engines;
 pub mod file;
 pub mod flags;
+pub mod hold;
 pub mod limits;
 pub mod parameters;
 pub mod problem;
@@ -31,6 +36,7 @@ pub mod resolve;
 pub mod selector;
 pub mod sources;
 pub mod target;
+pub mod traces;
 pub mod tree;
 
 /// Reads a configuration document and resolves it; without one, the default policy.

@@ -20,8 +20,8 @@ use crate::schedule::capability::keep_servers;
 use crate::schedule::readings::queues;
 use crate::schedule::registry::Empty;
 use crate::schedule::{
-    Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal, Scratch, Signals,
-    Trace, least, least_of,
+    Call, Chosen, Depth, Fault, Headers, LeftOut, Limits, Pass, PickContext, Profile, Refusal,
+    Scratch, Signals, Timing, Trace, least, least_of,
 };
 
 use self::admission::Verdict;
@@ -29,18 +29,23 @@ use self::calibration::Calibration;
 use self::record::Record;
 use self::rules::Rules;
 
+pub use self::brief::Brief;
 pub use self::explain::Explanation;
+pub use self::fullness::Fullness;
 pub use self::log::{DecisionLog, Wanted};
 pub use self::outcome::{Decision, Rejection, Rung};
 pub use self::policy::Policy;
-pub use self::record::Tag;
+pub use self::record::{Tag, shown};
 pub use self::report::{Prediction, Report};
 pub use self::settings::{Clock, Settings};
+pub use self::spans::Notes;
 
 mod admission;
 mod affinity;
+mod brief;
 mod calibration;
 pub mod explain;
+mod fullness;
 mod log;
 mod outcome;
 mod place;
@@ -49,9 +54,13 @@ mod record;
 mod report;
 mod rules;
 mod settings;
+mod spans;
 
 /// The time that a decision may take unless configured: far below Envoy's message timeout of 200 ms.
 pub const DECISION_DEADLINE: Duration = Duration::from_millis(50);
+
+/// The upper six bits of the dice of decisions in which plugins are timed: one of 64.
+const TIMED: u64 = 0b11_1111;
 
 /// What a decision needs to know of a request.
 #[derive(Clone, Copy, Debug)]
@@ -79,7 +88,7 @@ pub struct Director {
     rules: ArcSwap<Rules>,
     metrics: Arc<Metrics>,
     calibration: Arc<Calibration>,
-    /// None when decisions are not kept.
+    /// None where decisions are never kept.
     log: Option<Arc<DecisionLog>>,
 }
 
@@ -122,16 +131,16 @@ impl Director {
         Self { pool, rules, metrics, calibration: Arc::default(), log: None }
     }
 
-    /// Keeps what there is to say of each decision that [`decide_as`](Self::decide_as) makes.
+    /// Keeps what there is to say of each decision that [`decide_noted`](Self::decide_noted) makes.
     #[must_use]
     pub fn with_log(mut self, log: Arc<DecisionLog>) -> Self {
         self.log = Some(log);
         self
     }
 
-    /// Whether decisions are kept.
+    /// Whether decisions are kept now.
     pub fn keeps_log(&self) -> bool {
-        self.log.is_some()
+        self.log.as_ref().is_some_and(|log| log.wanted())
     }
 
     /// Hashes a prompt for [`Ask::chain`]; none when nobody asks for it.
@@ -179,6 +188,12 @@ impl Director {
         self.rules.load().settings.mode(&self.pool.load())
     }
 
+    /// Whether it is known that there is no endpoint.
+    pub fn vacant(&self) -> bool {
+        let snapshot = self.pool.load();
+        snapshot.synced() && snapshot.ready().is_empty()
+    }
+
     /// The endpoint at an address, as of now.
     pub fn endpoint_at(&self, address: std::net::SocketAddr) -> Option<Arc<Endpoint>> {
         let snapshot = self.pool.load();
@@ -190,30 +205,41 @@ impl Director {
     /// # Errors
     /// When the request is refused.
     pub fn decide(&self, ask: Ask<'_>, dice: u64) -> Result<Decision, Rejection> {
-        self.decide_as(None, ask, dice)
+        self.decide_noted(None, ask, dice, &mut None)
     }
 
-    /// The same, kept under these names in the log of decisions if there is one.
+    /// The same, kept under these names in the log of decisions if there is one; what was noted of it is put into `notes`,
+    /// if they say that it is traced.
     ///
     /// # Errors
     /// When the request is refused.
-    pub fn decide_as(
+    #[inline(never)] // the gate counts its instructions by this name
+    pub fn decide_noted(
         &self,
         tag: Option<Tag<'_>>,
         ask: Ask<'_>,
         dice: u64,
+        notes: &mut Option<Notes>,
     ) -> Result<Decision, Rejection> {
         let (snapshot, rules) = (self.pool.load(), self.rules.load());
         let clock = &rules.settings.clock;
         let view = View { snapshot: &snapshot, rules: &rules, began: clock.now(), dice };
-        let kept = self.log.as_ref().zip(tag);
+        let log = self.log.as_ref().filter(|log| log.wanted());
+        let tag = tag.filter(|tag| tag.traced || log.is_some());
+        let traced = tag.is_some_and(|tag| tag.traced);
         let decision = BUFFERS.with_borrow_mut(|buffers| {
-            buffers.0.trace = kept.map(|_| Box::new(Trace::new(Depth::Numbers)));
+            buffers.0.trace = tag.map(|_| Box::new(Trace::new(Depth::Numbers)));
+            buffers.0.timing = view.timing(traced);
             let choice = self.choose(ask, view, buffers);
-            if let (Some((log, tag)), Some(trace)) = (kept, buffers.0.trace.take()) {
-                let took = view.age();
-                let notes = (&buffers.1, trace);
-                log.keep(Record::of(Some(tag), (ask, view), notes, &choice, took));
+            let calls = buffers.0.timing.take().map(|timing| timing.calls).unwrap_or_default();
+            if view.measured() {
+                self.timed(&calls);
+            }
+            if let (Some(tag), Some(trace)) = (tag, buffers.0.trace.take()) {
+                let (took, seen) = (view.age(), (&buffers.1, trace, calls));
+                let record = Record::of(Some(tag), (ask, view), seen, &choice, took);
+                let kept = keep(record, log);
+                *notes = traced.then_some(kept);
             }
             self.place(ask, view, buffers, choice?)
         });
@@ -236,16 +262,22 @@ impl Director {
         signals.bytes_per_token = ask.model.map(|it| self.calibration.of(it)).unwrap_or_default();
         scratch.candidates.clear();
         scratch.candidates.extend_from_slice(snapshot.ready());
+        if let Some(trace) = &mut scratch.trace {
+            let all: Vec<_> = snapshot.endpoints().map(|endpoint| endpoint.id.slot).collect();
+            trace.left_out(&all, snapshot.ready(), LeftOut::Draining);
+        }
         scratch.narrow(LeftOut::Subset, |candidates| ask.subset.candidates(snapshot, candidates));
         scratch.narrow(LeftOut::Silent, |candidates| shun(snapshot, candidates, began));
         match (scratch.candidates.is_empty(), snapshot.synced()) {
             (true, false) => return Err(Rejection::NotSynced),
-            (true, true) => return Err(Rejection::NoEndpoints),
+            (true, true) if snapshot.ready().is_empty() => return Err(Rejection::NoEndpoints),
+            (true, true) => return Err(Rejection::NoneAllowed),
             (false, _) => {}
         }
         policy.facts.sense((ask.request, ask.chain), ask.headers, signals);
         let cx = context(ask, view, signals);
-        let (name, profile) = policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
+        let Chosen { name, profile, fault } =
+            policy.profiles.choose(cx).ok_or(Rejection::NoProfile)?;
         if let Some(trace) = &mut scratch.trace {
             trace.profile = Some(name.into());
         }
@@ -265,7 +297,14 @@ impl Director {
         if let Some(Verdict::AdmittedBy(fault)) = verdict {
             choice.faults.push(fault);
         }
+        choice.faults.extend(fault);
         Ok(choice)
+    }
+
+    fn timed(&self, calls: &[Call]) {
+        for Call { point, type_name, name, took, .. } in calls {
+            self.metrics.plugins.took(point.name(), type_name, name, *took);
+        }
     }
 
     fn count(&self, rung: Rung, faults: &[Fault]) {
@@ -279,10 +318,31 @@ impl Director {
     }
 }
 
+/// Keeps what was noted in the log, if there is one.
+fn keep(record: Record, log: Option<&Arc<DecisionLog>>) -> Notes {
+    let record = Arc::new(record);
+    if let Some(log) = log {
+        log.keep(Arc::clone(&record));
+    }
+    Notes(record)
+}
+
 impl View<'_> {
     /// The time since the decision began.
     fn age(&self) -> Duration {
         self.rules.settings.clock.now().saturating_duration_since(self.began)
+    }
+
+    /// Whether what its plugins take is counted.
+    fn measured(&self) -> bool {
+        self.dice >> 58 == TIMED
+    }
+
+    /// What times plugins; none in most decisions.
+    fn timing(&self, traced: bool) -> Option<Box<Timing>> {
+        let clock = &self.rules.settings.clock;
+        let timing = |clock: Clock| Box::new(Timing::new(move || clock.now()));
+        (traced || self.measured()).then(|| timing(clock.clone()))
     }
 }
 

@@ -21,40 +21,53 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 
 use crate::director::{Ask, Decision, Director, Prediction, Rejection, Tag};
+use crate::flow::{self, Flow};
 use crate::pool::{FailureMode, Subset};
 use crate::prefix::Chain;
-use crate::recording::{Blocks, Passed};
+use crate::recording::Blocks;
 use crate::request::{Api, Dialect, Parsers};
 use crate::schedule::Fault;
 use crate::wire::processing_request::Request as Message;
-use crate::wire::{HeaderValueOption, Metadata, ProcessingRequest, ProcessingResponse};
+use crate::wire::{ProcessingRequest, ProcessingResponse};
 
 use self::account::{Account, Sight, Who};
 use self::budget::Share;
 use self::headers::RequestHeaders;
+use self::hold::Waiting;
 use self::modes::Modes;
 use self::refusal::Refusal;
 use self::reply::Side;
 use self::request::Phase;
 use self::response::Answer;
+use self::traced::Tracked;
 
+pub use self::account::Ending;
 pub use self::budget::Budget;
 pub use self::metadata::DESTINATION;
 pub use self::modes::BodyMode;
 pub use self::rehearsal::{Refused, Rehearsal};
 pub use self::reply::set;
+pub use self::summary::Summary;
+pub use self::traced::Traced;
 
 mod account;
 mod budget;
+mod change;
+mod gateway;
 mod headers;
+mod hold;
 mod metadata;
 mod modes;
+mod observed;
 mod passed;
 mod refusal;
 mod rehearsal;
 mod reply;
 mod request;
 mod response;
+mod summary;
+mod told;
+mod traced;
 
 /// The usual name of the header by which the decision behind an answer is found.
 pub const DECISION: &str = "x-lodesman-decision";
@@ -68,6 +81,10 @@ pub struct Settings {
     pub body_limit: usize,
     /// Bytes of request bodies that all exchanges may hold; beyond it requests are answered with 429.
     pub budget: Arc<Budget>,
+    /// What becomes of requests while there is no endpoint.
+    pub flow: Arc<Flow>,
+    /// How many may wait for the first; none may where it is none.
+    pub hold: Option<flow::Limits>,
     /// Longest piece of a body in one reply, in bytes.
     pub chunk_limit: usize,
     /// Bytes of a header map that are looked at.
@@ -84,6 +101,8 @@ pub struct Settings {
     pub report_served: bool,
     /// The header of an answer that tells clients the id of the decision on their request; none when they are not told.
     pub report_decision: Option<&'static str>,
+    /// The namespace of dynamic metadata in which the gateway is told what became of a request; none when it is not told.
+    pub summary_namespace: Option<String>,
 }
 
 /// What the caller does next.
@@ -91,7 +110,9 @@ pub struct Settings {
 pub enum Next {
     /// Read another message.
     Read,
-    /// Get a decision for [`Exchange::ask`].
+    /// Call [`Exchange::proceed`] before another message, once others had their turn.
+    Proceed,
+    /// Get a decision for [`Exchange::ask`], unless it [queues](Exchange::queues).
     Decide,
 }
 
@@ -138,6 +159,10 @@ pub struct Exchange {
     /// What the held body and the replies made of it take of the budget.
     share: Share,
     account: Account,
+    /// Where requests are traced.
+    tracked: Option<Box<Tracked>>,
+    /// While it waits for an endpoint.
+    waiting: Option<Box<Waiting>>,
     end: Option<End>,
 }
 
@@ -167,6 +192,8 @@ impl Exchange {
             replies: VecDeque::new(),
             share,
             account,
+            tracked: None,
+            waiting: None,
             end: None,
         }
     }
@@ -180,10 +207,7 @@ impl Exchange {
             self.modes = Some(message.protocol_config.map(Modes::told).unwrap_or_default());
         }
         self.observed |= message.observability_mode;
-        let metadata = message.metadata_context.filter(|m| !m.filter_metadata.is_empty());
-        if let Some(metadata) = &metadata {
-            self.metadata(metadata);
-        }
+        let metadata = self.metadata(&message.metadata_context);
         match message.request {
             Some(Message::RequestHeaders(headers)) => self.request_headers(headers, now),
             Some(Message::RequestBody(body)) => self.request_body(body),
@@ -195,7 +219,27 @@ impl Exchange {
             Some(Message::ResponseTrailers(_)) => self.response_trailers(now),
             None => self.anomaly("unknown_message"),
         }
-        if matches!(self.phase, Phase::Deciding { .. }) { Next::Decide } else { Next::Read }
+        self.heard(now);
+        self.next()
+    }
+
+    /// Goes on with the last message.
+    pub fn proceed(&mut self) -> Next {
+        self.read_on();
+        self.next()
+    }
+
+    fn next(&self) -> Next {
+        match self.phase {
+            Phase::Deciding { .. } if !self.waits() => Next::Decide,
+            Phase::Body(ref held) if held.lags() => Next::Proceed,
+            Phase::Deciding { .. }
+            | Phase::Body(_)
+            | Phase::Headers
+            | Phase::Relaying
+            | Phase::Trailers
+            | Phase::Done => Next::Read,
+        }
     }
 
     /// What the director must know to decide; none unless [`Next::Decide`] was said.
@@ -213,37 +257,71 @@ impl Exchange {
     }
 
     /// Gets a decision for [`ask`](Self::ask); `dice` is random. None unless [`Next::Decide`] was said.
-    pub fn decide(&self, dice: u64) -> Option<Result<Decision, Rejection>> {
-        let ask = self.ask()?;
-        if !self.director.keeps_log() {
+    pub fn decide(&mut self, dice: u64) -> Option<Result<Decision, Rejection>> {
+        let (ask, traced) = (self.ask()?, self.sampled());
+        if !traced && !self.director.keeps_log() {
             return Some(self.director.decide(ask, dice));
         }
-        let request_id = self.request_id();
-        let tag = Tag { id: self.decision_id(), request_id: &request_id };
-        Some(self.director.decide_as(Some(tag), ask, dice))
+        let (request_id, mut notes) = (self.request_id(), None);
+        let tag = Tag { id: self.decision_id(), request_id: &request_id, traced };
+        let outcome = self.director.decide_noted(Some(tag), ask, dice, &mut notes);
+        self.noted(notes);
+        Some(outcome)
     }
 
     /// Takes the director's decision in.
     pub fn decided(&mut self, outcome: Result<Decision, Rejection>, now: Instant) {
+        if outcome.is_err() {
+            self.account.unplaced(who(&self.phase, &self.head, self.priority));
+        }
         match outcome {
-            Ok(decision) => self.place(decision),
+            Ok(decision) => {
+                self.waited("released", Some(now));
+                self.place(decision);
+            }
             Err(Rejection::NotSynced) if self.may_step_aside() => {
                 let who = who(&self.phase, &self.head, self.priority);
                 self.account.refused(who, "epp_error", "ServiceUnavailable");
                 self.end = Some(End::Unavailable);
             }
-            Err(rejection) => self.refuse(&Refusal::Rejected(rejection)),
+            Err(Rejection::NoEndpoints) if self.director.vacant() => {
+                self.lacks(&Refusal::Rejected(Rejection::NoEndpoints), now);
+            }
+            Err(rejection) => {
+                if rejection == Rejection::NoneAllowed {
+                    self.anomaly("none_allowed");
+                }
+                self.refuse(&Refusal::Rejected(rejection));
+            }
         }
-        self.account.processed(now);
+        if !self.waits() {
+            self.account.processed(now);
+        }
     }
 
     /// The next reply to send.
+    #[expect(
+        clippy::inline_always,
+        reason = "else every reply is copied once more: a tenth of what we add to an event"
+    )]
+    #[inline(always)]
     pub fn pop(&mut self) -> Option<ProcessingResponse> {
         let reply = self.replies.pop_front();
-        if reply.is_none() && !self.phase.holds_body() {
-            self.share.clear();
+        if reply.is_none() {
+            self.all_sent();
         }
         reply
+    }
+
+    fn all_sent(&mut self) {
+        if self.phase.holds_body() {
+            return;
+        }
+        self.share.clear();
+        if !self.answer.began() {
+            // the answer may be long in coming: room for replies would be most of what waits for it
+            self.replies = VecDeque::new();
+        }
     }
 
     /// How the stream is to be ended once all replies are sent; none while it goes on.
@@ -253,11 +331,16 @@ impl Exchange {
 
     /// The gateway will send no more. Some gateways half-close as soon as the request is told and read to the end.
     pub fn half_closed(&mut self) {
-        self.end = self.end.or(Some(End::Ok));
+        if !self.waits_half_closed() {
+            self.end = self.end.or(Some(End::Ok));
+        }
     }
 
     /// How long the gateway may be silent now; none when it may for ever.
     pub fn patience(&self) -> Option<Duration> {
+        if let Some(rest) = self.rest() {
+            return Some(rest);
+        }
         let Settings { body_read_timeout, idle_timeout, .. } = &*self.settings;
         let silent = matches!(self.phase, Phase::Headers) && !self.answer.began();
         if silent || self.awaits_body() { Some(*body_read_timeout) } else { *idle_timeout }
@@ -265,7 +348,9 @@ impl Exchange {
 
     /// The gateway was silent for longer than that.
     pub fn lost_patience(&mut self) {
-        if self.awaits_body() {
+        if self.waits() {
+            self.waited_in_vain();
+        } else if self.awaits_body() {
             self.refuse(&Refusal::Stalled);
         } else {
             self.anomaly("idle_stream");
@@ -287,9 +372,10 @@ impl Exchange {
         }
     }
 
-    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped. What is to
-    /// be recorded of its request, if that is any.
-    pub fn closed(&mut self, now: Instant) -> Option<Passed> {
+    /// The stream is gone, for whatever reason. Must be called once, at the latest when the stream is dropped. How its
+    /// request ended, if there was one.
+    pub fn closed(&mut self, now: Instant) -> Option<Ending> {
+        self.waited("left", None);
         let response = self.modes().response;
         let unseen = matches!(response, BodyMode::None | BodyMode::BufferedPartial)
             || (self.observed && !self.account.saw_body());
@@ -299,35 +385,10 @@ impl Exchange {
             _ if unseen && self.answer.began() => Sight::Partial,
             _ => Sight::Full,
         };
-        let ending = self.account.closed(sight, now)?;
-        self.passed(ending)
-    }
-
-    /// The endpoints that the gateway allows come with any message of the request, the one that served with any later.
-    fn metadata(&mut self, metadata: &Metadata) {
-        if !matches!(self.phase, Phase::Headers | Phase::Body(_)) {
-            return self.served(metadata);
+        if sight != Sight::Unwanted && self.account.well_begun() {
+            self.account.spent(self.spent());
         }
-        if let Some(hint) = metadata::subset(metadata).filter(|_| !self.settings.ignore_subset) {
-            if hint.malformed {
-                self.anomaly("subset_hint");
-            }
-            self.subset = hint.subset;
-        }
-    }
-
-    /// Another endpoint than the chosen one may answer: it has the charge and the prompt then. Told once.
-    fn served(&mut self, metadata: &Metadata) {
-        if self.served {
-            return;
-        }
-        let Some(address) = metadata::served(metadata) else { return };
-        self.served = true;
-        let Some(endpoint) = self.director.endpoint_at(address) else { return };
-        if self.account.served_by(&endpoint) {
-            self.director.served(&endpoint, &self.chain);
-            self.prediction = self.prediction.elsewhere();
-        }
+        self.account.closed(sight, now)
     }
 
     /// Whether the gateway is to send the next piece of a body; one that buffers sends when it has all.
@@ -343,6 +404,7 @@ impl Exchange {
     }
 
     fn refuse(&mut self, refusal: &Refusal) {
+        self.waited("refused", None);
         self.account.refused(
             who(&self.phase, &self.head, self.priority),
             refusal.outcome(),
@@ -350,7 +412,7 @@ impl Exchange {
         );
         let dialect = self.api.map_or(Dialect::OpenAi, Api::dialect);
         let mut told = vec![set("x-request-id", self.request_id())];
-        if matches!(refusal, Refusal::Rejected(_)) {
+        if matches!(refusal, Refusal::Rejected(_) | Refusal::Unheld(..) | Refusal::Stopping) {
             told.extend(self.decision_report());
         }
         let reply = refusal.reply(dialect, told);
@@ -374,17 +436,6 @@ impl Exchange {
         self.head.request_id.clone().unwrap_or_else(ours)
     }
 
-    /// The header of an answer that tells which decision it is owed to; none unless the settings want it.
-    fn decision_report(&self) -> Option<HeaderValueOption> {
-        let id = || format!("{:016x}", self.decision_id());
-        self.settings.report_decision.map(|name| set(name, id()))
-    }
-
-    /// Random, of this exchange alone: it decides once.
-    fn decision_id(&self) -> u64 {
-        u64::try_from(self.identity & u128::from(u64::MAX)).unwrap_or_default()
-    }
-
     fn push(&mut self, reply: ProcessingResponse) {
         if !self.observed {
             self.replies.push_back(reply);
@@ -403,6 +454,9 @@ impl Exchange {
     }
 
     fn send_piece(&mut self, side: Side, piece: Bytes, end_of_stream: bool) {
+        if piece.len() <= self.settings.chunk_limit {
+            return self.push(reply::piece(side, piece, end_of_stream));
+        }
         let mut parts = reply::parts(piece, self.settings.chunk_limit).peekable();
         while let Some(part) = parts.next() {
             let last = end_of_stream && parts.peek().is_none();
@@ -429,7 +483,7 @@ fn who<'a>(phase: &'a Phase, head: &'a RequestHeaders, priority: i32) -> Who<'a>
             (None, None)
         }
     };
-    Who { model, target, fairness_id: head.fairness_id.text(), priority }
+    Who { model, target, objective: None, fairness_id: head.fairness_id.text(), priority }
 }
 
 #[cfg(test)]

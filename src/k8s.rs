@@ -23,17 +23,19 @@ use crate::pool::readiness::Readiness;
 
 pub use self::client::{Access, AccessError};
 pub use self::gauges::Watches;
+pub use self::reviews::{Judged, Reviews};
 
-use self::convert::{Member, Said, Target};
+use self::convert::{Emptied, Member, Said, Target};
 use self::events::Notice;
 use self::follow::{Follower, Labels, Listing, Timing};
 use self::judge::{Judge, Kept};
 use self::keep::Keeper;
 use self::kind::{Kind, Place};
-use self::types::{GROUP, LEGACY_GROUP, Pod, resource};
+use self::types::{GROUP, LEGACY_GROUP, Node, Pod, resource};
 use self::verdict::Verdict;
 use self::view::View;
 
+pub mod appraiser;
 pub mod events;
 pub mod lease;
 pub mod objects;
@@ -51,6 +53,7 @@ mod gauges;
 mod judge;
 mod keep;
 mod kind;
+mod reviews;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
@@ -68,6 +71,8 @@ pub struct Settings {
     pub pool: String,
     /// Which pods are endpoints.
     pub members: Members,
+    /// Whether pods drain by what is said of their nodes.
+    pub nodes: bool,
     /// Time between two looks for a kind that is absent or forbidden.
     pub retry: Duration,
 }
@@ -109,7 +114,7 @@ pub struct Outlets {
 impl Source {
     /// A source that asks nothing before it runs.
     pub fn new(client: Client, settings: Settings) -> Self {
-        let Settings { server, namespace, pool: name, members, retry } = settings;
+        let Settings { server, namespace, pool: name, members, nodes, retry } = settings;
         let mut followers = Followers {
             client,
             place: Place { server, namespace: namespace.into() },
@@ -137,7 +142,9 @@ impl Source {
         let pods = followers.pods(labels.subscribe());
         let listed = objects::Kind::ALL.map(|kind| (kind, followers.objects(kind)));
         let judge = Judge { pool: name, listed };
-        let keeper = Keeper { view, pool, pods, labels, regarding, noticed: None, endpoints: 0 };
+        let nodes = if nodes { followers.nodes() } else { watch::channel(Listing::default()).1 };
+        let (noticed, endpoints) = (None, 0);
+        let keeper = Keeper { view, pool, pods, nodes, labels, regarding, noticed, endpoints };
         Self { followers, keeper, judge }
     }
 
@@ -250,6 +257,13 @@ impl Followers {
         let kind = self.kind(("", "pods"), None, "the endpoints");
         let api: Api<Pod> = Api::namespaced(self.client.clone(), &self.place.namespace);
         self.follow(api, kind, None, (convert::member, labels))
+    }
+
+    fn nodes(&mut self) -> watch::Receiver<Listing<Emptied>> {
+        let kind = Kind::of_cluster(("", "nodes"), &self.place, "drains by what is said of nodes");
+        self.kinds.push(Arc::clone(&kind));
+        let api: Api<Node> = Api::all(self.client.clone());
+        self.follow(api, kind, None, (convert::emptied, all()))
     }
 
     fn kind(

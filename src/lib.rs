@@ -28,14 +28,17 @@
 //! | [`app`] | | builds everything, in order; starts and stops it; follows the configuration file |
 //! | [`server`] | | listeners: ext_proc, health, metrics, admin |
 //! | [`scrape`], [`k8s`], [`discovery`] | | metrics pages, objects of Kubernetes, endpoint lists |
-//! | [`telemetry`] | | logs, and the file of a recording |
+//! | [`telemetry`] | | logs, the file of a recording, and what sends traces |
 //! | [`replay`] | | traces on simulated servers, in virtual time |
 //! | [`sim`] | its engine | simulated model servers |
 //! | [`config`] | | command line and file, resolved into parts |
 //! | [`extproc`] | yes | the protocol as a state machine |
+//! | [`flow`] | yes | requests that wait for the first endpoint |
 //! | [`director`] | yes | the path of one request to its decision |
 //! | [`schedule`] | yes | profiles, filters, scorers, pickers, and the table of them |
 //! | [`recording`] | yes | what is recorded of requests |
+//! | [`spans`] | yes | what traces tell of requests |
+//! | [`scale`] | yes | how many replicas a pool needs |
 //! | [`prefix`] | yes | who has which part of a prompt in its cache |
 //! | [`pool`] | yes | what is known of the endpoints |
 //! | [`request`] | yes | what bodies say |
@@ -58,12 +61,14 @@
 //!    ([`schedule::Detector`], [`schedule::Admitter`]), finds who has how much of the prompt ([`prefix::Index`]) and runs
 //!    the [`schedule::Profile`]: filters, weighted scorers, picker. What each of them said is kept where somebody wants
 //!    to know ([`schedule::Trace`], [`director::DecisionLog`]).
+//!    While the pool has no endpoint the request may wait for the first ([`flow::Flow`]).
 //! 4. The chosen endpoint is charged ([`pool::InFlight`]) and counts as having the prompt, and the exchange replies:
 //!    headers as a difference, the body as it came.
 //! 5. The answer is sent on at once, piece by piece; usage is read from it as it passes ([`request::AnswerReader`])
 //!    and corrects what is believed of the endpoint's cache, and of the length of prompts ([`director::Report`]).
-//! 6. When the stream is gone, however it went, the charge is released, the request counted under one outcome and, with
-//!    `--record-trace`, handed to the writer of the recording ([`recording::Recorder`]).
+//! 6. When the stream is gone, however it went, the charge is released and the request counted under one outcome. Where
+//!    that is asked for it has a line in the log ([`server::request_log`]), spans are made of it ([`spans::Tracer`]), and
+//!    it is handed to the writer of the recording ([`recording::Recorder`]).
 //!
 //! # Invariants
 //!
@@ -71,7 +76,7 @@
 //! - Every byte of a body is sent on once, in order, or the request is refused, once.
 //! - A request is charged to one endpoint from its decision to the end of its stream.
 //! - A fault of ours ends in a pick; only a failed *filter* under fail-close refuses.
-//! - No prompt text is in a log, a metric or a debug output.
+//! - No prompt text is in a log, a metric, a trace or a debug output.
 //! - Every queue, map and buffer has a bound, and its doc comment says what happens there.
 //!
 //! # A newcomer's path
@@ -86,6 +91,7 @@ pub mod config;
 pub mod director;
 pub mod discovery;
 pub mod extproc;
+pub mod flow;
 pub mod k8s;
 pub mod metrics;
 pub mod pool;
@@ -93,10 +99,12 @@ pub mod prefix;
 pub mod recording;
 pub mod replay;
 pub mod request;
+pub mod scale;
 pub mod schedule;
 pub mod scrape;
 pub mod server;
 pub mod sim;
+pub mod spans;
 pub mod telemetry;
 pub mod units;
 pub mod wire;

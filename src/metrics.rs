@@ -13,22 +13,50 @@ use prometheus::{
     IntGaugeVec, Opts, Registry, TextEncoder,
 };
 
+pub use self::attempts::{Attempts, Chosen};
 pub use self::configuration::ConfigurationMetrics;
+pub use self::copies::{COPIES, Copy};
+pub use self::hold::HoldMetrics;
 pub use self::leader::LeaderMetrics;
+pub use self::life::LifeMetrics;
+pub use self::plugins::PluginMetrics;
 use self::prefix::PrefixFamilies;
 pub use self::prefix::PrefixMatches;
 pub use self::recording::RecordingMetrics;
+pub use self::requests::{RequestLogMetrics, TraceMetrics};
+pub use self::scale::ScaleMetrics;
 pub use self::series::{Labels, Series};
 use self::series::{RequestFamilies, SeriesCache};
 pub use self::streams::{Connections, StreamMetrics};
+pub use self::tokens::{Avoided, Source, Spent};
 
+mod attempts;
 mod buckets;
 mod configuration;
+mod copies;
+mod hold;
 mod leader;
+mod life;
+mod plugins;
 mod prefix;
 mod recording;
+mod requests;
+mod scale;
 mod series;
 mod streams;
+mod tokens;
+
+/// How a request may end.
+const OUTCOMES: [&str; 8] = [
+    "ok",
+    "upstream_4xx",
+    "upstream_5xx",
+    "rejected",
+    "shed",
+    "client_disconnect",
+    "unobserved",
+    "epp_error",
+];
 
 /// All families and the registry that shows them.
 #[derive(Debug)]
@@ -38,8 +66,16 @@ pub struct Metrics {
     requests: RequestFamilies,
     series: SeriesCache,
     prefix: PrefixFamilies,
+    /// Who was chosen for which model.
+    pub attempts: Arc<Attempts>,
+    /// What placing requests well has spared.
+    pub avoided: Avoided,
+    /// What plugins take.
+    pub plugins: PluginMetrics,
     /// Time from the request's headers to the answer to its body.
     pub request_processing: Histogram,
+    /// Time that the messages of an answer took, of the streams of which that is measured.
+    pub response_processing: Histogram,
     /// Time of a decision, without waiting.
     pub decision_duration: Histogram,
     /// Requests whose headers arrived, by API and body mode.
@@ -48,6 +84,8 @@ pub struct Metrics {
     pub outcomes: IntCounterVec,
     /// What a proxy did that the protocol does not foresee, by kind.
     pub anomalies: IntCounterVec,
+    /// Headers of clients that do not do what they may think, by kind.
+    pub header_warnings: IntCounterVec,
     /// Decisions that rest on less than the policy, by rung and cause.
     degraded: IntCounterVec,
     /// Rung of the newest decision.
@@ -62,10 +100,20 @@ pub struct Metrics {
     pub connections: Connections,
     /// Leadership, and what a leader writes.
     pub leader: LeaderMetrics,
+    /// Where endpoints stand.
+    pub life: LifeMetrics,
     /// The recording of requests.
     pub recording: RecordingMetrics,
+    /// The request log.
+    pub request_log: RequestLogMetrics,
+    /// Traces.
+    pub traces: TraceMetrics,
     /// The configuration in force.
     pub configuration: ConfigurationMetrics,
+    /// Requests that wait for an endpoint.
+    pub hold: HoldMetrics,
+    /// For autoscalers.
+    pub scale: ScaleMetrics,
 }
 
 impl Metrics {
@@ -79,44 +127,34 @@ impl Metrics {
         pool: &str,
         reference_streams: bool,
     ) -> prometheus::Result<Arc<Self>> {
-        let registry = Registry::new();
-        let described = RefCell::default();
+        let (registry, described) = (Registry::new(), RefCell::default());
         let new = Families { registry: &registry, namespace, pool, described };
         new.info()?;
-        Ok(Arc::new(Self {
+        let [request_processing, response_processing] = processing(&new)?;
+        let [received, outcomes, anomalies, degraded] = counted(&new)?;
+        let metrics = Self {
             requests: RequestFamilies::new(&new)?,
             series: SeriesCache::default(),
             prefix: PrefixFamilies::new(&new)?,
-            request_processing: new.histogram(
-                "llm_d_epp_request_processing_duration_seconds",
-                "Time from the headers of a request to the answer to its body.",
-                buckets::PROC,
-            )?,
+            attempts: Arc::default(),
+            avoided: Avoided::new(&new)?,
+            plugins: PluginMetrics::new(&new)?,
+            request_processing,
+            response_processing,
             decision_duration: new.ours_histogram(
                 "lodesman_decision_duration_seconds",
                 "Time of a decision, without waiting.",
                 buckets::DECISION,
             )?,
-            received: new.counters(
-                "lodesman_requests_received_total",
-                "Requests whose headers arrived.",
-                &["api", "body_mode"],
-            )?,
-            outcomes: new.counters(
-                "lodesman_request_outcomes_total",
-                "How requests ended.",
-                &["outcome"],
-            )?,
-            anomalies: new.counters(
-                "lodesman_protocol_anomalies_total",
-                "Messages of a proxy that the protocol does not foresee.",
+            received,
+            outcomes,
+            anomalies,
+            header_warnings: new.counters(
+                "lodesman_header_warnings_total",
+                "Requests with a header under its old name (deprecated_name) or that names no objective of the pool (unknown_objective).",
                 &["kind"],
             )?,
-            degraded: new.counters(
-                "lodesman_degraded_decisions_total",
-                "Decisions that rest on less than the configured policy.",
-                &["rung", "cause"],
-            )?,
+            degraded,
             rung: new.gauge(
                 "lodesman_decision_rung",
                 "Rung of the newest decision: 0 exact prefix, 1 approximate prefix or another policy, 2 load only, 3 random.",
@@ -126,24 +164,41 @@ impl Metrics {
                 "Answers that came from another endpoint than the chosen one.",
             )?,
             streams: Arc::new(StreamMetrics::new(&new, reference_streams)?),
-            aborted: new.ours_histograms(
-                "lodesman_aborted_request_duration_seconds",
-                "Durations of requests that did not end well.",
-                buckets::LATENCY,
-                &["outcome"],
-            )?,
+            aborted: new.aborted()?,
             connections: Connections::new(&new)?,
             leader: LeaderMetrics::new(&new)?,
+            life: LifeMetrics::new(&new)?,
             recording: RecordingMetrics::new(&new)?,
+            request_log: RequestLogMetrics::new(&new)?,
+            traces: TraceMetrics::new(&new)?,
             configuration: ConfigurationMetrics::new(&new)?,
+            hold: HoldMetrics::new(&new)?,
+            scale: ScaleMetrics::new(&new)?,
             families: new.described.take(),
             registry,
-        }))
+        };
+        metrics.begin();
+        Ok(Arc::new(metrics))
+    }
+
+    /// Shows at 0 what somebody may wait for: an alert on the growth of a counter misses its first step otherwise.
+    fn begin(&self) {
+        for outcome in OUTCOMES {
+            self.outcomes.with_label_values(&[outcome]);
+        }
+        for [rung, cause] in
+            [["load_only", "no_signals"], ["load_only", "deadline"], ["policy", "panic"]]
+        {
+            self.degraded.with_label_values(&[rung, cause]);
+        }
+        for result in ["success", "error"] {
+            self.connections.tls_reloads.with_label_values(&[result]);
+        }
     }
 
     /// The cells of one set of labels, made on first use. Labels beyond the cap are `other`.
     pub fn series(&self, labels: &Labels<'_>) -> Arc<Series> {
-        self.series.find(labels, &self.requests)
+        self.series.find(labels, &self.requests, &self.attempts)
     }
 
     /// The cells of the prefix index of a configured instance.
@@ -179,8 +234,64 @@ impl Metrics {
     /// # Errors
     /// When a family is malformed, which a test excludes.
     pub fn page(&self) -> prometheus::Result<String> {
-        TextEncoder::new().encode_to_string(&self.registry.gather())
+        self.page_of(|copy| !copy.deprecated())
     }
+
+    /// The same with the deprecated names of the reference's families.
+    ///
+    /// # Errors
+    /// When a family is malformed, which a test excludes.
+    pub fn page_with_old_names(&self) -> prometheus::Result<String> {
+        self.page_of(|_| true)
+    }
+
+    fn page_of(&self, shown: impl Fn(&Copy) -> bool) -> prometheus::Result<String> {
+        let gathered = self.registry.gather();
+        let copies = COPIES.iter().filter(|copy| shown(copy));
+        let copies: Vec<_> = copies.filter_map(|copy| copy.made(&gathered)).collect();
+        let encoder = TextEncoder::new();
+        let mut page = encoder.encode_to_string(&gathered)?;
+        encoder.encode_utf8(&copies, &mut page)?;
+        Ok(page)
+    }
+}
+
+/// Time that is spent on requests, and on answers.
+fn processing(new: &Families<'_>) -> prometheus::Result<[Histogram; 2]> {
+    Ok([
+        new.histogram(
+            "llm_d_epp_request_processing_duration_seconds",
+            "Time from the headers of a request to the answer to its body.",
+            buckets::PROC,
+        )?,
+        new.histogram(
+            "llm_d_epp_response_processing_duration_seconds",
+            "Time that was spent on all messages of an answer; measured in one request of 64.",
+            buckets::ANSWER_PROC,
+        )?,
+    ])
+}
+
+/// Requests that came, how they ended, what was odd about them, and how their decisions fell short.
+fn counted(new: &Families<'_>) -> prometheus::Result<[IntCounterVec; 4]> {
+    Ok([
+        new.counters(
+            "lodesman_requests_received_total",
+            "Requests whose headers arrived.",
+            &["api", "body_mode"],
+        )?,
+        new.counters("lodesman_request_outcomes_total", "How requests ended.", &["outcome"])?,
+        new.counters(
+            "lodesman_protocol_anomalies_total",
+            "Messages of a proxy that the protocol does not foresee.",
+            &["kind"],
+        )?,
+        new.counters(
+            "lodesman_degraded_decisions_total",
+            "Decisions that rest on less than the configured policy.",
+            &["rung", "cause"],
+        )?,
+    ])
 }
 
 /// Makes families and registers them.
@@ -204,6 +315,15 @@ impl Families<'_> {
             .const_label("commit", env!("LODESMAN_COMMIT"))
             .const_label("build_ref", env!("CARGO_PKG_VERSION"));
         self.registered(Gauge::with_opts(opts)?).map(|info| info.set(1.0))
+    }
+
+    fn aborted(&self) -> prometheus::Result<HistogramVec> {
+        self.ours_histograms(
+            "lodesman_aborted_request_duration_seconds",
+            "Durations of requests that did not end well.",
+            buckets::LATENCY,
+            &["outcome"],
+        )
     }
 
     fn ours(&self, name: &str, help: &str) -> Opts {

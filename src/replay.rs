@@ -40,6 +40,7 @@ mod recorded;
 mod reference;
 mod report;
 mod run;
+mod scaling;
 mod table;
 mod tally;
 mod timing;

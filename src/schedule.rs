@@ -20,8 +20,9 @@ pub use self::handler::{Handler, Relay};
 pub use self::headers::Headers;
 pub use self::producer::{Producer, Product};
 pub use self::profile::{Fault, Limits, Pass, Profile, Refusal, Scratch};
-pub use self::profiles::Profiles;
+pub use self::profiles::{Chosen, Profiles};
 pub use self::signals::{Needs, Signals};
+pub use self::timing::{Call, Point, Timing};
 pub use self::trace::{Depth, LeftOut, Part, Trace};
 
 pub mod admitter;
@@ -40,6 +41,7 @@ pub mod registry;
 pub mod scorer;
 mod session;
 pub mod signals;
+pub mod timing;
 pub mod trace;
 
 /// What a plugin may look at.

@@ -1,4 +1,5 @@
-//! One loop per endpoint: reads a model server's metrics page and its list of models into the pool.
+//! One loop per endpoint: reads a model server's metrics page and its list of models into the pool, and asks it for a token
+//! where that is in doubt.
 //!
 //! The loops follow the members of the pool. A loop scrapes fast while requests of ours are in flight on its endpoint
 //! and slowly else, never more than half of the time, and backs off from an endpoint that fails. A loop that panics is
@@ -18,11 +19,13 @@ use crate::pool::{Endpoint, EndpointId, Event, Snapshot};
 use self::client::Client;
 use self::endpoint::Watch;
 use self::pace::{FAST, LONGEST_REST};
+use self::probe::Prober;
 
 pub use self::client::ClientError;
 pub use self::counters::{Counters, ScrapeError};
 pub use self::dialect::{Choice, Dialect, Dialects};
 pub use self::pace::Pace;
+pub use self::probe::Probing;
 
 mod client;
 mod counters;
@@ -30,8 +33,10 @@ pub mod dialect;
 mod endpoint;
 pub mod exposition;
 mod found;
+pub mod look;
 mod models;
 mod pace;
+mod probe;
 mod series;
 
 /// Scrapes all endpoints of a pool.
@@ -42,6 +47,10 @@ pub struct Scraper {
     dialects: Dialects,
     pace: Pace,
     list_interval: Duration,
+    /// Where the list of models is.
+    lists: Page,
+    /// None where nobody is probed.
+    prober: Option<Prober>,
     events: mpsc::Sender<Event>,
     counters: Arc<Counters>,
 }
@@ -74,9 +83,20 @@ impl Scraper {
             dialects: Dialects::new(&sources.engines),
             pace: Pace::new(page.interval().or(interval)),
             list_interval: models.interval().unwrap_or(models::INTERVAL),
+            lists: models,
+            prober: None,
             events,
             counters,
         }))
+    }
+
+    /// Probes endpoints too, where their lists of models are.
+    ///
+    /// # Errors
+    /// As those of [`new`](Self::new).
+    pub fn probing(self, probing: Probing) -> Result<Self, ClientError> {
+        let prober = Some(Prober::new(&self.lists, probing)?);
+        Ok(Self { prober, ..self })
     }
 
     /// Runs until the sender of `pool` is gone. `pool` has to change when the members do, and may change more often.

@@ -7,8 +7,8 @@
 //!
 //! `POST /sim/fault` with `{"kind": K}` breaks the server that is asked, with `"server": N`
 //! another one, with `"all": true` the whole fleet. K is `slow` (with `"factor"`), `wedged`,
-//! `metrics-frozen`, `metrics-hanging`, `metrics-garbage`, `metrics-endless`, `error-500`, `down`,
-//! or `none` to repair. A server that is down is repaired through another one or through the port
+//! `metrics-frozen`, `metrics-hanging`, `metrics-error-500`, `metrics-garbage`, `metrics-endless`,
+//! `error-500`, `down`, or `none` to repair. A server that is down is repaired through another one or through the port
 //! of the fleet (`--admin-port`).
 //!
 //! `GET /sim/requests` lists the facts of the last 256 requests but for probes, scrapes and these

@@ -1,4 +1,4 @@
-//! Logs: one subscriber, JSON or text, its level changeable while running.
+//! Logs: one subscriber, JSON or text, its level changeable while running. Traces and recordings are below.
 //!
 //! Lines go to a thread of their own through a bounded queue: who logs never waits for a slow terminal or pipe. When
 //! the queue is full, lines are dropped.
@@ -12,6 +12,8 @@ use tracing_subscriber::{Layer, Registry, fmt, reload};
 
 use crate::config::LogFormat;
 
+#[cfg(feature = "otel")]
+pub mod otlp;
 pub mod recorder;
 
 /// Lines that may wait for the writer, some megabytes at most.
@@ -192,6 +194,7 @@ mod tests {
         );
     }
 
+    // FR-131
     #[test]
     fn the_level_changes_while_running_and_a_wrong_one_changes_nothing() {
         let (subscriber, level, lines) = log(2, LogFormat::Text);
@@ -215,6 +218,7 @@ mod tests {
         );
     }
 
+    // FR-131
     #[test]
     fn verbosity_is_for_our_own_lines() {
         let text = |verbosity| filter(verbosity, None).expect("no directives").to_string();

@@ -8,6 +8,10 @@ use std::time::Duration;
 
 use serde::de::{Deserialize, Deserializer, Error, Visitor};
 
+pub use self::sampling::{BadSampling, Sampling};
+
+mod sampling;
+
 /// Shorter pieces cost more than they carry; longer ones than 64 KiB a gateway may refuse.
 const CHUNK_BYTES: RangeInclusive<u64> = 1_024..=65_536;
 
@@ -252,7 +256,9 @@ fn leading_number(text: &str) -> Option<(f64, &str)> {
 /// The nearest whole number; 0 for what is less, or no number.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the nearest is meant")]
 pub fn whole(value: f64) -> u64 {
-    value.round() as u64
+    // What `round` calls where the processor has no instruction for it takes 25 instructions more.
+    let below = value as u64;
+    below.saturating_add(u64::from(value - below as f64 >= 0.5))
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use lodesman::schedule::registry::PLUGINS;
 use lodesman::wire::processing_request::Request;
 use lodesman::wire::{HeaderMap, HeaderValue, HttpHeaders, ProcessingRequest};
 use lodesman_e2e::wait::now;
+use prost::Message as _;
 
 /// A director by the default policy over so many endpoints with fresh samples, and a prompt of 2,000 tokens.
 fn director(endpoints: u16) -> (Director, Chain) {
@@ -64,6 +65,7 @@ fn by(configuration: Option<&str>, endpoints: u16) -> (Director, Chain) {
     (director, hashing.end(Some("m"), None))
 }
 
+// FR-151
 #[test]
 fn a_decision_with_warm_buffers_allocates_nothing() {
     for endpoints in [1, 8, 1000] {
@@ -93,6 +95,8 @@ fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str
         parsers: Parsers::default(),
         body_limit: 1000,
         budget: Budget::new(2000),
+        flow: Arc::default(),
+        hold: None,
         chunk_limit: 1000,
         header_limit: 1000,
         body_read_timeout: Duration::from_mins(1),
@@ -101,6 +105,7 @@ fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str
         ignore_subset: false,
         report_served: false,
         report_decision: None,
+        summary_namespace: Some("lodesman".to_owned()),
     };
     let (director, _) = by(configuration, 1);
     let mut exchange = Exchange::new(Arc::new(director), Arc::new(settings), 7);
@@ -109,7 +114,8 @@ fn headers_cost(configuration: Option<&str>, sent: &[(&'static str, &'static str
         value: value.into(),
         ..HeaderValue::default()
     };
-    let headers = Some(HeaderMap { headers: sent.iter().map(header).collect() });
+    let headers = HeaderMap { headers: sent.iter().map(header).collect() };
+    let headers = Some(headers.encode_to_vec().into());
     let request = Request::RequestHeaders(HttpHeaders { headers, end_of_stream: false });
     let message = ProcessingRequest { request: Some(request), ..ProcessingRequest::default() };
     measure(|| assert_eq!(exchange.receive(message, now()), Next::Read)).count_total
@@ -124,5 +130,6 @@ fn a_header_costs_only_where_a_plugin_reads_it() {
     assert_eq!(headers_cost(None, &named), usual);
     let reading = "{apiVersion: llm-d.ai/v1alpha1, kind: EndpointPickerConfig, plugins: [{type: header-based-testing-filter}, {type: prefix-cache-scorer}]}";
     assert_eq!(headers_cost(Some(reading), &plain), usual);
-    assert_eq!(headers_cost(Some(reading), &named), usual + 1, "the list of those that are read");
+    let (list, value) = (1, 1);
+    assert_eq!(headers_cost(Some(reading), &named), usual + list + value);
 }

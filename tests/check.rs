@@ -36,6 +36,7 @@ fn a_good_file_is_written_out_and_that_is_good_too() {
     assert_eq!(text(&first.stdout), text(&second.stdout));
 }
 
+// FR-126
 #[test]
 fn an_error_is_exit_1_with_its_place_and_serving_with_it_is_78() {
     let checked = lodesman(&["check", "-"], BAD);
@@ -159,4 +160,30 @@ fn shells_get_completions_and_a_page() {
     assert_eq!(lodesman(&["completions", "cmd"], "").status.code(), Some(64));
     let page = lodesman(&["man"], "");
     assert!(page.status.success() && text(&page.stdout).contains(".TH lodesman 1"));
+}
+
+#[test]
+fn files_for_shells_and_man_are_written_for_every_subcommand() {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("scripts/shell-files.sh");
+    let folder = tempfile::tempdir().unwrap();
+    let binary = env!("CARGO_BIN_EXE_lodesman");
+    let written = Command::new(script).arg(binary).arg(folder.path()).output().unwrap();
+    assert!(written.status.success(), "{}", text(&written.stderr));
+    let help = lodesman(&["--help"], "");
+    let listed = text(&help.stdout).split("Commands:").nth(1).unwrap().lines().skip(1);
+    // A longer word of help goes on in lines that begin further to the right.
+    let entries =
+        listed.take_while(|line| !line.is_empty()).filter(|line| !line.starts_with("   "));
+    let names: Vec<_> = entries.filter_map(|line| line.split_whitespace().next()).collect();
+    let names: Vec<_> = names.into_iter().filter(|name| *name != "help").collect();
+    assert!(names.contains(&"doctor") && names.len() > 5, "{names:?}");
+    for name in names {
+        let page = folder.path().join(format!("man/man1/lodesman-{name}.1"));
+        let page =
+            std::fs::read_to_string(&page).unwrap_or_else(|error| panic!("{page:?}: {error}"));
+        assert!(page.contains(&format!("lodesman-{name}")), "{page}");
+    }
+    for file in ["bash-completion/completions/lodesman", "zsh/site-functions/_lodesman"] {
+        assert!(std::fs::metadata(folder.path().join(file)).unwrap().len() > 10_000, "{file}");
+    }
 }

@@ -24,5 +24,6 @@ mod grpc {
     mod rig;
     mod routes;
     mod stream;
+    mod summary;
     mod usage;
 }

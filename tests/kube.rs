@@ -6,18 +6,23 @@
 
 #[cfg(test)]
 mod kube {
+    mod canary;
     mod conformance;
     mod crds;
     mod crowd;
+    mod doctor;
     mod failures;
     mod judged;
     mod leader;
     mod life;
     mod members;
+    mod metrics;
+    mod nodes;
     mod outage;
     mod rights;
     mod site;
     #[path = "../envoy/stage.rs"]
     #[expect(dead_code, reason = "shared with the tests behind Envoy, which use all of it")]
     mod stage;
+    mod worth;
 }

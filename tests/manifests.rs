@@ -8,6 +8,8 @@
     reason = "an integration test"
 )]
 
+#[path = "manifests/autoscaling.rs"]
+mod autoscaling;
 #[path = "manifests/chart.rs"]
 mod chart;
 #[path = "manifests/envoy.rs"]
@@ -16,10 +18,18 @@ mod envoy;
 mod image;
 #[path = "manifests/installs.rs"]
 mod installs;
+#[path = "manifests/metadata.rs"]
+mod metadata;
+#[path = "manifests/monitoring.rs"]
+mod monitoring;
 #[path = "manifests/objects.rs"]
 mod objects;
 #[path = "manifests/picker.rs"]
 mod picker;
+#[path = "manifests/prometheus.rs"]
+mod prometheus;
+#[path = "manifests/promql.rs"]
+mod promql;
 #[path = "manifests/references.rs"]
 mod references;
 #[path = "manifests/render.rs"]

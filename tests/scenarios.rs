@@ -22,7 +22,7 @@ mod scenarios {
             let established =
                 ["wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"];
             cluster.kubectl(&established, "").await.unwrap();
-            server.control(&local::CONTROLLERS).await.unwrap();
+            server.control(&local::CONTROLLERS, &[]).await.unwrap();
         };
         PREPARED.get_or_init(prepare).await;
         Some(cluster)
@@ -64,6 +64,7 @@ mod scenarios {
         play(Scenario::RollModels).await;
     }
 
+    // FR-114
     #[tokio::test]
     async fn rollout_of_the_pickers_costs_no_request() {
         play(Scenario::RollPickers).await;

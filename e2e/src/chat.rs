@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
+use http::Request;
 use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::client::{Answer, Client};
+use crate::client::{Answer, Body, Client, Response};
 
 /// The path of the chat API.
 pub const PATH: &str = "/v1/chat/completions";
@@ -44,6 +45,19 @@ pub fn server(answer: &Answer) -> Result<SocketAddr> {
         answer.broken
     );
     Ok(answer.header("x-sim-server").context("answered by no simulated server")?.parse()?)
+}
+
+/// A streamed answer of so many tokens that has begun.
+///
+/// # Errors
+/// When there is none.
+pub async fn open(client: Client, model: &str, number: usize, tokens: usize) -> Result<Response> {
+    let body = request(model, number, tokens).to_string();
+    let request = Request::post(PATH).header("content-type", "application/json");
+    let mut response = client.send(request.body(Body::full(body))?).await?;
+    ensure!(response.status == 200, "{}", response.status);
+    response.chunk().await?.context("no answer")?;
+    Ok(response)
 }
 
 /// Sends one request and tells who answers.
@@ -110,6 +124,11 @@ impl Clients {
     pub async fn last(&mut self, time: Duration) -> Result<()> {
         tokio::time::sleep(time).await;
         self.next(1).await.map(drop)
+    }
+
+    /// Answers so far.
+    pub fn answers(&self) -> usize {
+        self.seen.borrow().servers.len()
     }
 
     async fn until(&mut self, condition: impl Fn(&Seen) -> bool) -> Result<()> {

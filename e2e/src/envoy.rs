@@ -3,6 +3,7 @@
 mod cluster;
 mod config;
 mod filter;
+mod rate_limits;
 #[cfg(test)]
 #[cfg(feature = "load")]
 mod tests;
@@ -20,6 +21,7 @@ use tempfile::TempDir;
 pub use cluster::{Destination, HealthCheck, Picker, Policy, Pool, Tls};
 pub use config::{EnvoyConfig, HeaderRoute};
 pub use filter::{BodyMode, ExtProc, HeaderMode, Mode};
+pub use rate_limits::RateLimits;
 
 use crate::client::{Answer, Client};
 use crate::process::Process;
@@ -114,8 +116,8 @@ impl Envoy {
     /// The access log: one JSON object for each request that ended, in the order of their end.
     ///
     /// Fields: `status`, `flags`, `details` (response code details), `method`, `path`, `upstream`
-    /// (address, absent if none was chosen), `request_id`, `lb` (dynamic metadata `envoy.lb`),
-    /// `duration_ms`. Envoy writes a line within some 10 ms of the end of the request.
+    /// (address, absent if none was chosen), `request_id`, `lb` and `lodesman` (dynamic
+    /// metadata `envoy.lb` and `lodesman`), `duration_ms`. Envoy writes a line within some 10 ms of the end of the request.
     ///
     /// # Errors
     /// When the file cannot be read.

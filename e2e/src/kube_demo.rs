@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Body, Client};
 use crate::envoy::{Destination, Envoy, EnvoyConfig, ExtProc, Pool};
+use crate::kube::assets::manifests;
 use crate::kube::{Account, Cluster, Container, Namespace};
 use crate::lodesman::{Fleet, Lodesman, binary};
 use crate::wait::eventually;
@@ -208,11 +209,6 @@ async fn kubectl(cluster: &Cluster, args: &[&str]) -> Result<()> {
         args.iter().map(|arg| arg.rsplit_once("/../").map_or(*arg, |(_, path)| path)).collect();
     say(&format!("\n$ kubectl {}", shown.join(" ")))?;
     say(cluster.kubectl(args, "").await?.trim_end())
-}
-
-/// A folder of the manifests that we ship.
-fn manifests(folder: &str) -> String {
-    format!("{}/../manifests/{folder}", env!("CARGO_MANIFEST_DIR"))
 }
 
 fn pod(at: usize) -> String {

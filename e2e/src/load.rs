@@ -10,6 +10,8 @@ mod tests;
 
 mod exchange;
 mod message;
+mod plan;
+mod reply;
 mod report;
 mod stream;
 mod usage;
@@ -17,19 +19,19 @@ mod usage;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
-use clap::Args;
+use clap::{Args, Parser};
 use tokio::task::JoinSet;
 
 pub use report::Report;
+pub use usage::{Usage, forget_peak};
 
 use crate::wait::now;
 use exchange::{End, Plan};
 use report::Record;
 use stream::Connection;
-use usage::Usage;
 
 /// What load to put on which server.
 #[derive(Debug, Clone, Args)]
@@ -80,6 +82,24 @@ pub struct Options {
     pub seed: u64,
 }
 
+impl Options {
+    /// The load that `args`, as on the command line and separated by blanks, put on `target`.
+    ///
+    /// # Errors
+    /// When there is no such argument.
+    pub fn parse(target: SocketAddr, args: &str) -> Result<Self> {
+        let target = target.to_string();
+        let args = ["load", &target].into_iter().chain(args.split_whitespace());
+        Ok(Cli::try_parse_from(args)?.options)
+    }
+}
+
+#[derive(Debug, Parser)]
+struct Cli {
+    #[command(flatten)]
+    options: Options,
+}
+
 /// Puts the load on the server and measures it.
 ///
 /// # Errors
@@ -90,13 +110,11 @@ pub async fn run(options: &Options) -> Result<Report> {
     for _ in 0..options.connections.max(1) {
         connections.push(Connection::open(options.target).await?);
     }
-    let bodies = (0..options.prompts.max(1))
-        .map(|at| message::chat_body(&options.model, at, options.body_bytes));
-    let plan = Arc::new(Plan::new(options, bodies.collect()));
+    let plan = Arc::new(Plan::new(options)?);
     let held = hold(&connections, &plan, options.hold).await?;
     let before = options.pid.map(Usage::read).transpose()?;
     let started = now();
-    let records = drive(&connections, &plan, options).await?;
+    let records = drive(&connections, &plan, options).await;
     let elapsed = started.elapsed();
     let after = options.pid.map(Usage::read).transpose()?;
     drop(held);
@@ -118,58 +136,54 @@ async fn hold(
     Ok(held)
 }
 
-/// Runs all requests over a fixed number of workers.
-async fn drive(
+/// Runs all requests.
+async fn drive(connections: &[Connection], plan: &Arc<Plan>, options: &Options) -> Vec<Record> {
+    match options.rate {
+        Some(rate) => open_loop(connections, plan, options.requests, rate).await,
+        None => closed_loop(connections, plan, options).await,
+    }
+}
+
+/// Starts each request when it is due, however many are under way: a slow answer delays no other request.
+async fn open_loop(
+    connections: &[Connection],
+    plan: &Arc<Plan>,
+    requests: usize,
+    rate: f64,
+) -> Vec<Record> {
+    let started = now();
+    let mut running = JoinSet::new();
+    for (number, connection) in (0..requests).zip(connections.iter().cycle()) {
+        let due = started + Duration::from_secs_f64(number as f64 / rate);
+        if now() < due {
+            tokio::time::sleep_until(due.into()).await;
+        }
+        let (connection, plan) = (connection.clone(), Arc::clone(plan));
+        running.spawn(async move { one(&connection, &plan, number).await });
+    }
+    running.join_all().await
+}
+
+/// Keeps a fixed number of requests under way.
+async fn closed_loop(
     connections: &[Connection],
     plan: &Arc<Plan>,
     options: &Options,
-) -> Result<Vec<Record>> {
-    let queue = Arc::new(Queue {
-        next: AtomicUsize::new(0),
-        requests: options.requests,
-        rate: options.rate,
-        started: now(),
-    });
+) -> Vec<Record> {
+    let (next, requests) = (Arc::new(AtomicUsize::new(0)), options.requests);
     let mut workers = JoinSet::new();
     for connection in connections.iter().cycle().take(connections.len() * options.streams.max(1)) {
-        workers.spawn(work(connection.clone(), Arc::clone(plan), Arc::clone(&queue)));
+        let (connection, plan, next) = (connection.clone(), Arc::clone(plan), Arc::clone(&next));
+        workers.spawn(async move {
+            let mut records = Vec::new();
+            let turn = || Some(next.fetch_add(1, Ordering::Relaxed)).filter(|n| *n < requests);
+            while let Some(number) = turn() {
+                records.push(one(&connection, &plan, number).await);
+            }
+            records
+        });
     }
-    let mut records = Vec::with_capacity(options.requests);
-    while let Some(finished) = workers.join_next().await {
-        records.extend(finished?);
-    }
-    Ok(records)
-}
-
-/// The requests that are still to be sent.
-struct Queue {
-    next: AtomicUsize,
-    requests: usize,
-    rate: Option<f64>,
-    started: Instant,
-}
-
-impl Queue {
-    /// The next request's number, once it is due; in a closed loop at once.
-    async fn turn(&self) -> Option<usize> {
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        if number >= self.requests {
-            return None;
-        }
-        if let Some(rate) = self.rate {
-            let due = self.started + Duration::from_secs_f64(number as f64 / rate);
-            tokio::time::sleep_until(due.into()).await;
-        }
-        Some(number)
-    }
-}
-
-async fn work(connection: Connection, plan: Arc<Plan>, queue: Arc<Queue>) -> Vec<Record> {
-    let mut records = Vec::new();
-    while let Some(number) = queue.turn().await {
-        records.push(one(&connection, &plan, number).await);
-    }
-    records
+    workers.join_all().await.into_iter().flatten().collect()
 }
 
 async fn one(connection: &Connection, plan: &Plan, number: usize) -> Record {

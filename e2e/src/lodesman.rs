@@ -28,6 +28,8 @@ pub struct Lodesman {
     pub metrics: SocketAddr,
     /// The admin server.
     pub admin: SocketAddr,
+    /// The external scaler of KEDA, where an argument asks for one.
+    pub keda: Option<SocketAddr>,
 }
 
 impl Lodesman {
@@ -60,10 +62,11 @@ impl Lodesman {
             let open: Vec<_> = lines.iter().filter_map(|line| listening(line)).collect();
             let port =
                 |name: &str| open.iter().find(|(n, _)| n == name).map(|(_, address)| *address);
-            Some([port("ext_proc")?, port("health")?, port("metrics")?, port("admin")?])
+            let always = [port("ext_proc")?, port("health")?, port("metrics")?, port("admin")?];
+            Some((always, port("keda")))
         });
-        let [ext_proc, health, metrics, admin] = ports.await?;
-        Ok(Self { process, ext_proc, health, metrics, admin })
+        let ([ext_proc, health, metrics, admin], keda) = ports.await?;
+        Ok(Self { process, ext_proc, health, metrics, admin, keda })
     }
 }
 
@@ -138,11 +141,18 @@ impl Fleet {
 /// # Errors
 /// When there is none.
 pub fn binary() -> Result<PathBuf> {
-    let path = env::current_exe()?.with_file_name("lodesman");
+    beside("lodesman")
+}
+
+/// A binary beside the running program.
+///
+/// # Errors
+/// When there is none.
+pub(crate) fn beside(name: &str) -> Result<PathBuf> {
+    let path = env::current_exe()?.with_file_name(name);
     let found = path.is_file().then_some(path.clone());
-    found.with_context(|| {
-        format!("{} is missing: build it, or name it by --lodesman", path.display())
-    })
+    found
+        .with_context(|| format!("{} is missing: build it, or name it by --{name}", path.display()))
 }
 
 /// Name and address from a log line that says that a listener is open.

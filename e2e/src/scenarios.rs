@@ -15,11 +15,11 @@ use anyhow::Result;
 pub use world::World;
 
 /// The base model of the simulated model servers.
-const MODEL: &str = "llama";
+pub(crate) const MODEL: &str = "llama";
 /// The Deployment of the model servers.
 const SERVERS: &str = "deployment/model-server";
 /// The Deployment of the pickers.
-const PICKERS: &str = "deployment/lodesman";
+pub(crate) const PICKERS: &str = "deployment/lodesman";
 
 /// A scenario; each leaves the world as it was.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

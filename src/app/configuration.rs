@@ -7,6 +7,7 @@ use crate::app::StartError;
 use crate::config::{Destinations, Flags, Limits, Problem, Resolved, Severity};
 use crate::director::{self, Clock, Policy};
 use crate::extproc::{self, Budget};
+use crate::flow::Flow;
 use crate::schedule::registry::Plugin;
 use crate::server;
 
@@ -94,11 +95,14 @@ pub(super) fn streaming(
     resolved: &Resolved,
     limits: &Limits,
     budget: &Arc<Budget>,
+    flow: &Arc<Flow>,
 ) -> extproc::Settings {
     extproc::Settings {
         parsers: resolved.parsers,
         body_limit: size(limits.max_request_body),
         budget: Arc::clone(budget),
+        flow: Arc::clone(flow),
+        hold: resolved.hold,
         chunk_limit: limits.max_chunk_bytes.bytes(),
         header_limit: size(limits.max_header_bytes),
         body_read_timeout: limits.body_read_timeout,
@@ -110,6 +114,7 @@ pub(super) fn streaming(
         ignore_subset: flags.pool.disable_endpoint_subset_filter,
         report_served: resolved.report_served,
         report_decision: flags.decisions.decision_header.then_some(extproc::DECISION),
+        summary_namespace: flags.decisions.response_metadata_namespace().map(str::to_owned),
     }
 }
 

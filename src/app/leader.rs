@@ -5,18 +5,21 @@
 //! of the API server or a mistake in a Role is to change nothing.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use kube::Client;
 use tokio::sync::{mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
+use crate::app::Parts;
 use crate::app::supervisor::{Plane, Supervisor};
+use crate::k8s::appraiser::Appraiser;
 use crate::k8s::events::{self, Notice, Publisher};
 use crate::k8s::lease::{self, Candidate, Leader, Leadership};
 use crate::k8s::status::Writer;
 use crate::k8s::verdict::Verdict;
-use crate::metrics::LeaderMetrics;
 use crate::pool::readiness::Readiness;
+use crate::pool::{Worth, worths};
 
 /// A replica that may lead.
 pub(super) struct Seat {
@@ -27,18 +30,20 @@ pub(super) struct Seat {
     pub(super) instance: String,
     /// Whether only the leader is ready.
     pub(super) elected: bool,
+    /// Time between two looks at what pods are worth; none where they are not told.
+    pub(super) appraises: Option<Duration>,
 }
 
 impl Seat {
     /// Takes part from now on, to the drain; takes notices on the pool.
     pub(super) fn take(
         self,
-        metrics: &LeaderMetrics,
         verdicts: watch::Receiver<Arc<[Verdict]>>,
-        readiness: &watch::Sender<Readiness>,
+        parts: &Parts,
         tasks: &mut Supervisor,
     ) -> mpsc::Sender<Notice> {
-        let Self { client, namespace, pool, instance, elected } = self;
+        let Self { client, namespace, pool, instance, elected, appraises } = self;
+        let (metrics, readiness) = (&parts.metrics.leader, &parts.readiness);
         let place = (namespace.as_str(), pool.as_str());
         let identity = lease::identity(&instance);
         let (candidate, leadership) =
@@ -49,6 +54,11 @@ impl Seat {
         let (who, to) = (leadership.clone(), notices.clone());
         let writer = Writer::new(access, verdicts, who, to, metrics.clone());
         tasks.run(Plane::Control, "status", writer.run());
+        if let Some(interval) = appraises {
+            let access = (client.clone(), namespace.as_str());
+            let appraiser = Appraiser::new(access, interval, leadership.clone(), metrics.clone());
+            tasks.run(Plane::Control, "deletion costs", appraiser.run(pods_worth(parts)));
+        }
         let access = (client, namespace.as_str());
         let publisher = Publisher::new(access, instance, leadership.clone(), metrics.clone());
         tasks.run(Plane::Control, "events", publisher.run(queue));
@@ -65,6 +75,15 @@ impl Seat {
 impl std::fmt::Debug for Seat {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Seat").field("instance", &self.instance).finish_non_exhaustive()
+    }
+}
+
+/// What the pods of the pool are worth when it is asked.
+fn pods_worth(parts: &Parts) -> impl Fn() -> Vec<Worth> + use<> {
+    let (pool, prefix) = (Arc::clone(&parts.pool), Arc::clone(&parts.prefix));
+    move || {
+        let prefix = prefix.load();
+        worths(&pool.load(), |id| prefix.as_ref().map_or(0, |prefix| prefix.cached_tokens(id)))
     }
 }
 
@@ -108,6 +127,7 @@ fn standby(before: Option<Arc<str>>, leader: Leader, holder: Option<&str>) -> Op
 mod tests {
     use super::*;
 
+    // FR-115
     #[test]
     fn a_leader_is_ready_until_another_leads_also_without_an_api_server() {
         let start = || Leader::Unknown.failure().map(Arc::from);

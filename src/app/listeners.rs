@@ -4,21 +4,27 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use hyper_util::service::TowerToHyperService;
 use serde::Serialize;
 use tokio::net::TcpListener;
 use tonic::service::Routes;
 
+use crate::app::metrics_port::MetricsPort;
 use crate::app::supervisor::{Plane, Supervisor};
 use crate::app::{Parts, StartError};
 use crate::config::document::Document;
 use crate::config::{Flags, TlsVersion};
 use crate::pool::Dump;
 use crate::server::admin::{self, Decisions};
+use crate::server::drain::Drains;
+use crate::server::guard::Guard;
 use crate::server::health::Health;
-use crate::server::http::{self, LogLevel};
+use crate::server::http::{self, Setting};
 use crate::server::listener::{Security, bind, bind_to};
+use crate::server::overview;
+use crate::server::picker::Logs;
 use crate::server::tls::{CipherSuites, MinVersion, Tls, TlsSettings};
-use crate::server::{clock, listener};
+use crate::server::{clock, listener, web};
 use crate::telemetry;
 
 /// Where each port is bound.
@@ -32,6 +38,8 @@ pub struct Addresses {
     pub metrics: SocketAddr,
     /// Insight, for operators.
     pub admin: SocketAddr,
+    /// The external scaler of KEDA; none where nobody asked for one.
+    pub keda: Option<SocketAddr>,
 }
 
 /// Ports that are bound and not yet served.
@@ -41,27 +49,30 @@ pub(super) struct Listeners {
     /// Follows the certificate; none when only plaintext is served.
     pub(super) tls: Option<Tls>,
     pub(super) plain: Plain,
+    /// For the external scaler of KEDA.
+    pub(super) keda: Option<TcpListener>,
 }
 
-/// The ports without TLS.
+/// The ports beside that of streams; without TLS, but for metrics where it is asked for.
 pub(super) struct Plain {
     health: TcpListener,
-    metrics: TcpListener,
+    metrics: MetricsPort,
     admin: TcpListener,
 }
 
 impl Listeners {
-    /// Binds all ports. Must be called inside a runtime.
-    pub(super) fn bind(flags: &Flags) -> Result<Self, StartError> {
+    /// Binds all ports; `guard` says who may read metrics. Must be called inside a runtime.
+    pub(super) fn bind(flags: &Flags, guard: Option<Guard>) -> Result<Self, StartError> {
         let (security, tls) = security(flags)?;
         let listen = &flags.listen;
+        let metrics = taken("metrics-port", listen.metrics_port, bind(listen.metrics_port))?;
         let plain = Plain {
             health: taken(
                 "grpc-health-port",
                 listen.grpc_health_port,
                 bind(listen.grpc_health_port),
             )?,
-            metrics: taken("metrics-port", listen.metrics_port, bind(listen.metrics_port))?,
+            metrics: MetricsPort::new(flags, metrics, guard)?,
             admin: taken(
                 "admin-port",
                 listen.admin_port,
@@ -69,7 +80,8 @@ impl Listeners {
             )?,
         };
         let grpc = taken("grpc-port", listen.grpc_port, bind(listen.grpc_port))?;
-        Ok(Self { grpc, security, tls, plain })
+        let keda = listen.keda_port.map(|port| taken("keda-port", port, bind(port))).transpose()?;
+        Ok(Self { grpc, security, tls, plain, keda })
     }
 
     /// Where they are bound.
@@ -77,8 +89,9 @@ impl Listeners {
         Ok(Addresses {
             grpc: self.grpc.local_addr()?,
             health: self.plain.health.local_addr()?,
-            metrics: self.plain.metrics.local_addr()?,
+            metrics: self.plain.metrics.address()?,
             admin: self.plain.admin.local_addr()?,
+            keda: self.keda.as_ref().map(TcpListener::local_addr).transpose()?,
         })
     }
 }
@@ -100,23 +113,15 @@ impl Plain {
             Security::PlainOnly,
             parts.metrics.connections.refused.clone(),
         );
-        tasks.spawn(Plane::Control, "health port", async move {
-            Ok(crate::server::serve_grpc(
-                incoming,
-                routes,
-                crate::server::Limits::default(),
-                std::future::pending(),
-            )
-            .await?)
-        });
-        let metrics = Arc::clone(&parts.metrics);
-        let page = move || metrics.page().unwrap_or_else(|error| format!("# {error}\n"));
-        let pages = http::metrics_router(page, health.clone());
-        tasks.run(
-            Plane::Control,
-            "metrics port",
-            http::serve_http(self.metrics, pages, std::future::pending()),
+        let serving = crate::server::serve_grpc(
+            incoming,
+            TowerToHyperService::new(routes),
+            crate::server::Limits::default(),
+            std::future::pending(),
         );
+        tasks.run(Plane::Control, "health port", serving);
+        let drains = Drains::new(Arc::clone(&parts.pool), parts.events.clone());
+        self.metrics.serve((health, parts), drains.wait_router(), tasks);
         let pool = Arc::clone(&parts.pool);
         let in_force = Arc::clone(&parts.in_force);
         let shown = move || Shown {
@@ -124,14 +129,26 @@ impl Plain {
             configuration: in_force.load().document().clone(),
             without: ["caches of endpoints", "adapters in flight", "sessions"],
         };
-        let insight = http::admin_router(shown, changeable(log_level));
+        let insight = http::json_page("/debug/snapshot", shown)
+            .merge(http::setting_page("/debug/log-level", changeable(log_level)))
+            .merge(http::setting_page("/debug/request-log", logged(&parts.logs)))
+            .merge(drains.order_router());
         let in_force = Arc::clone(&parts.in_force);
         let insight =
             insight.merge(http::json_page("/debug/config", move || in_force.load().shown()));
+        let insight = insight.merge(overview::router(overview::Sources {
+            pool: Arc::clone(&parts.pool),
+            name: parts.name.clone(),
+            metrics: Arc::clone(&parts.metrics),
+            readiness: parts.readiness.subscribe(),
+            log: decisions.as_ref().and_then(|decisions| decisions.log.clone()),
+            since: clock::now(),
+        }));
         let insight = match decisions {
             Some(decisions) => insight.merge(admin::decisions_router(decisions)),
             None => insight,
         };
+        let insight = insight.merge(web::router());
         let local = self.admin.local_addr().is_ok_and(|address| address.ip().is_loopback());
         let insight = if local { admin::local_only(insight) } else { insight };
         tasks.run(
@@ -153,9 +170,20 @@ struct Shown {
     without: [&'static str; 3],
 }
 
-fn changeable(level: Option<telemetry::LogLevel>) -> LogLevel {
+/// Of which requests the log tells.
+fn logged(logs: &Arc<Logs>) -> Setting {
+    let (read, write) = (Arc::clone(logs), Arc::clone(logs));
+    Setting {
+        read: Arc::new(move || read.requests.sampling().to_string()),
+        write: Arc::new(move |text| {
+            write.requests.tell_of(text).map_err(|error| error.to_string())
+        }),
+    }
+}
+
+fn changeable(level: Option<telemetry::LogLevel>) -> Setting {
     let (read, write) = (level.clone(), level);
-    LogLevel {
+    Setting {
         read: Arc::new(move || read.as_ref().map(telemetry::LogLevel::get).unwrap_or_default()),
         write: Arc::new(move |text| match &write {
             Some(level) => level.set(text).map_err(|error| error.to_string()),
@@ -168,32 +196,37 @@ fn security(flags: &Flags) -> Result<(Security, Option<Tls>), StartError> {
     if flags.tls.secure_serving == Some(false) {
         return Ok((Security::PlainOnly, None));
     }
-    let bad =
-        |error: &dyn std::error::Error| StartError::Setup(format!("--tls-cipher-suites: {error}"));
-    let settings = TlsSettings {
-        directory: flags.tls.cert_path.clone(),
-        names: Vec::new(),
-        min_version: match flags.tls.tls_min_version {
-            TlsVersion::Tls12 => MinVersion::Tls12,
-            TlsVersion::Tls13 => MinVersion::Tls13,
-        },
-        cipher_suites: flags
-            .tls
-            .tls_cipher_suites
-            .join(",")
-            .parse::<CipherSuites>()
-            .map_err(|error| bad(&error))?,
-    };
-    let tls = Tls::new(&settings).map_err(|error| {
-        let source =
-            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-        StartError::Setup(format!("{error}{source}"))
-    })?;
+    let directory = flags.tls.cert_path.clone();
+    let tls = tls(&TlsSettings { directory, ..tls_settings(flags)? })?;
     let security = match flags.tls.secure_serving {
         Some(_) => Security::TlsOnly(tls.config()),
         None => Security::Both(tls.config()),
     };
     Ok((security, Some(tls)))
+}
+
+/// What the flags say of TLS on any port.
+pub(super) fn tls_settings(flags: &Flags) -> Result<TlsSettings, StartError> {
+    let suites = flags.tls.tls_cipher_suites.join(",").parse::<CipherSuites>();
+    let suites =
+        suites.map_err(|error| StartError::Setup(format!("--tls-cipher-suites: {error}")))?;
+    Ok(TlsSettings {
+        min_version: match flags.tls.tls_min_version {
+            TlsVersion::Tls12 => MinVersion::Tls12,
+            TlsVersion::Tls13 => MinVersion::Tls13,
+        },
+        cipher_suites: suites,
+        ..TlsSettings::default()
+    })
+}
+
+/// The TLS side of a port.
+pub(super) fn tls(settings: &TlsSettings) -> Result<Tls, StartError> {
+    Tls::new(settings).map_err(|error| {
+        let source =
+            std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
+        StartError::Setup(format!("{error}{source}"))
+    })
 }
 
 /// Names the flag of a port that cannot be bound.

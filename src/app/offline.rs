@@ -56,7 +56,7 @@ pub fn explain(
     let limits = configuration::limits(&flags, &resolved);
     let budget = Budget::new(configuration::size(limits.body_budget));
     let deciding = configuration::deciding(&flags, &resolved, &limits);
-    let streaming = configuration::streaming(&flags, &resolved, &limits, &budget);
+    let streaming = configuration::streaming(&flags, &resolved, &limits, &budget, &Arc::default());
     let metrics = Metrics::new("", "", false).map_err(anyhow::Error::new)?;
     let now = clock::now();
     let pool = Arc::new(ArcSwap::from_pointee(pool.restore(now)));

@@ -1,29 +1,36 @@
 //! Families whose values are read from the pool when the page is asked for.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use prometheus::core::{Collector, Desc};
 use prometheus::proto::MetricFamily;
-use prometheus::{GaugeVec, IntCounterVec, IntGauge, IntGaugeVec, Opts};
+use prometheus::{GaugeVec, IntGauge, IntGaugeVec, Opts};
 
 use crate::extproc::Budget;
+use crate::metrics::Attempts;
 use crate::pool::{Endpoint, Reading, Slot, Snapshot};
 use crate::prefix::Index;
 use crate::scrape::Counters;
 use crate::server::clock;
+
+use self::failures::Failures;
+use self::gaps::Gaps;
+
+pub(super) use self::saturation::Saturation;
+
+mod failures;
+mod gaps;
+mod saturation;
+#[cfg(test)]
+mod tests;
 
 /// The reference's name of the plugin that counts requests in flight.
 const PRODUCER: &str = "inflight-load-producer";
 
 /// The reference's type of the plugin that remembers prefixes.
 const PREFIX: &str = "approx-prefix-cache-producer";
-
-/// The reference's name of the plugin that reads metrics pages.
-const SOURCE: &str = "metrics-data-source";
-
-/// The one that reads lists of models.
-const LISTS: &str = "models-data-source";
 
 /// Reads the pool.
 pub(super) struct PoolMetrics {
@@ -39,8 +46,10 @@ pub(super) struct PoolMetrics {
     scrapes: Arc<Counters>,
     prefix: Arc<ArcSwapOption<Index>>,
     prefix_size: IntGaugeVec,
-    poll_errors: IntCounterVec,
-    scrape_errors: IntCounterVec,
+    failures: Failures,
+    gaps: Gaps,
+    attempts: Arc<Attempts>,
+    attempted: Desc,
 }
 
 /// What the families are read from.
@@ -54,6 +63,8 @@ pub(super) struct Sources {
     pub(super) scrapes: Arc<Counters>,
     /// Who has which prefix.
     pub(super) prefix: Arc<ArcSwapOption<Index>>,
+    /// Who was chosen.
+    pub(super) attempts: Arc<Attempts>,
 }
 
 /// Requests and prompt tokens in flight.
@@ -83,7 +94,7 @@ impl PoolMetrics {
     /// # Errors
     /// When a label is malformed, which a test excludes.
     pub(super) fn new(sources: Sources, namespace: &str, name: &str) -> prometheus::Result<Self> {
-        let Sources { pool, budget, scrapes, prefix } = sources;
+        let Sources { pool, budget, scrapes, prefix, attempts } = sources;
         let ours = |metric: &str, help: &str| {
             Opts::new(metric, help).const_label("namespace", namespace).const_label("pool", name)
         };
@@ -98,7 +109,10 @@ impl PoolMetrics {
             )?,
             spreads: spreads()?,
             ready: IntGaugeVec::new(
-                Opts::new("llm_d_epp_ready_endpoints", "Endpoints that may be chosen."),
+                Opts::new(
+                    "llm_d_epp_ready_endpoints",
+                    "Endpoints that may be chosen, without those that drain.",
+                ),
                 &["name"],
             )?,
             staleness: GaugeVec::new(
@@ -107,19 +121,10 @@ impl PoolMetrics {
             )?,
             body_bytes: IntGauge::with_opts(ours(
                 "lodesman_body_bytes_buffered",
-                "Bytes of request bodies that are held.",
+                "Bytes of memory that held request bodies are charged.",
             ))?,
-            poll_errors: IntCounterVec::new(
-                Opts::new(
-                    "llm_d_epp_datalayer_poll_errors_total",
-                    "Failed reads of a model server.",
-                ),
-                &["source_type"],
-            )?,
-            scrape_errors: IntCounterVec::new(
-                ours("lodesman_scrape_errors_total", "Failed reads of a metrics page."),
-                &["reason"],
-            )?,
+            failures: Failures::new(ours)?,
+            gaps: Gaps::new(ours)?,
             prefix_size: IntGaugeVec::new(
                 Opts::new(
                     "llm_d_epp_prefix_indexer_size",
@@ -131,6 +136,8 @@ impl PoolMetrics {
             budget,
             scrapes,
             prefix,
+            attempts,
+            attempted: Attempts::desc()?,
             name: name.to_owned(),
         })
     }
@@ -150,35 +157,26 @@ impl PoolMetrics {
         }
     }
 
-    fn failures(&self) {
-        self.poll_errors.reset();
-        self.scrape_errors.reset();
-        for (reason, count) in self.scrapes.errors() {
-            self.poll_errors.with_label_values(&[SOURCE]).inc_by(count);
-            self.scrape_errors.with_label_values(&[reason]).inc_by(count);
-        }
-        self.poll_errors.with_label_values(&[LISTS]).inc_by(self.scrapes.lists());
+    /// What was attempted; endpoints that are not in the pool any more are shown for the last time.
+    fn attempts(&self, snapshot: &Snapshot) -> MetricFamily {
+        let members: HashSet<_> = snapshot.endpoints().map(|endpoint| endpoint.id.epoch).collect();
+        self.attempts.collect(|number| members.contains(&number))
     }
 
     fn vectors(&self) -> Vec<&dyn Collector> {
         let [requests, tokens] = &self.in_flight;
         let pool: [&dyn Collector; 4] = [requests, tokens, &self.queue, &self.ready];
-        let more: [&dyn Collector; 5] = [
-            &self.staleness,
-            &self.body_bytes,
-            &self.poll_errors,
-            &self.scrape_errors,
-            &self.prefix_size,
-        ];
+        let more: [&dyn Collector; 4] =
+            [&self.staleness, &self.body_bytes, &self.prefix_size, self.gaps.vector()];
         let spreads = self.spreads.iter().flat_map(|spread| [&spread.mean, &spread.deviation]);
         let spreads = spreads.map(|gauge| gauge as &dyn Collector);
-        pool.into_iter().chain(more).chain(spreads).collect()
+        pool.into_iter().chain(more).chain(self.failures.vectors()).chain(spreads).collect()
     }
 }
 
 impl Collector for PoolMetrics {
     fn desc(&self) -> Vec<&Desc> {
-        self.vectors().into_iter().flat_map(Collector::desc).collect()
+        self.vectors().into_iter().flat_map(Collector::desc).chain([&self.attempted]).collect()
     }
 
     fn collect(&self) -> Vec<MetricFamily> {
@@ -197,16 +195,18 @@ impl Collector for PoolMetrics {
         kv.set(&self.name, &snapshot, |slot| snapshot.kv_usage(slot, now));
         queue.set(&self.name, &snapshot, |slot| snapshot.waiting(slot, now));
         running.set(&self.name, &snapshot, |slot| snapshot.running(slot, now));
-        self.failures();
+        self.failures.show(&self.scrapes);
+        self.gaps.show(&snapshot);
         if let Some(prefix) = &*self.prefix.load() {
             let labels = [&*prefix.settings().name, PREFIX];
             let blocks = i64::try_from(prefix.len()).unwrap_or(i64::MAX);
             self.prefix_size.with_label_values(&labels).set(blocks);
         }
-        let ready = i64::try_from(snapshot.ready().len()).unwrap_or(i64::MAX);
+        let ready = i64::try_from(snapshot.in_service()).unwrap_or(i64::MAX);
         self.ready.with_label_values(&[&self.name]).set(ready);
         self.body_bytes.set(i64::try_from(self.budget.used()).unwrap_or(i64::MAX));
-        self.vectors().into_iter().flat_map(Collector::collect).collect()
+        let attempts = self.attempts(&snapshot);
+        self.vectors().into_iter().flat_map(Collector::collect).chain([attempts]).collect()
     }
 }
 
@@ -256,59 +256,4 @@ fn spread(values: &[f64]) -> (f64, f64) {
     let mean = values.iter().sum::<f64>() / count;
     let squares = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>();
     (mean, (squares / count).sqrt())
-}
-
-#[cfg(test)]
-mod tests {
-    use std::fmt::Write;
-
-    use expect_test::expect_file;
-
-    use super::*;
-    use crate::metrics::Metrics;
-
-    const HEAD: &str = "# Metrics
-
-On `/metrics` of the metrics port (9090). Families named `llm_d_epp_*` have the names, labels and buckets of the
-llm-d-router EPP; `lodesman_*` are ours and carry the labels `namespace` and `pool` besides those listed. Label values that
-come from clients are capped: 1,000 model names, 1,000 fairness ids, 500 combinations; what is beyond is `other`.
-
-| family | labels | meaning |
-|---|---|---|
-";
-
-    const TAIL: &str = "
-Outcomes of a request: `ok`, `upstream_4xx`, `upstream_5xx`, `rejected`, `shed`, `client_disconnect` (the stream was reset
-before the answer ended), `unobserved` (the end of the answer was not ours to see), `epp_error`. Rungs of a decision:
-`policy`, `load_only` (signals are lost, or the deadline was missed).
-";
-
-    #[test]
-    fn the_manual_lists_every_family() {
-        let metrics = Metrics::new("ns", "pool", true).unwrap();
-        let sources = Sources {
-            pool: Arc::default(),
-            budget: Budget::new(1),
-            scrapes: Arc::default(),
-            prefix: Arc::default(),
-        };
-        let pool = PoolMetrics::new(sources, "ns", "pool").unwrap();
-        let watches = crate::k8s::Watches::new(Vec::new(), "ns", "pool").unwrap();
-        let added = pool.desc().into_iter().chain(watches.desc());
-        let mut rows: Vec<_> = metrics.families().iter().chain(added).collect();
-        rows.sort_by(|a, b| a.fq_name.cmp(&b.fq_name));
-        let mut page = HEAD.to_owned();
-        for row in rows {
-            let labels: Vec<_> =
-                row.variable_labels.iter().map(|label| format!("`{label}`")).collect();
-            writeln!(page, "| `{}` | {} | {} |", row.fq_name, labels.join(", "), row.help).unwrap();
-        }
-        expect_file!["../../docs/metrics.md"].assert_eq(&(page + TAIL));
-    }
-
-    #[test]
-    fn the_deviation_is_that_of_a_whole_population() {
-        assert_eq!(spread(&[2.0, 4.0, 4.0, 4.0, 5.0, 5.0, 7.0, 9.0]), (5.0, 2.0));
-        assert_eq!((spread(&[3.0]), spread(&[])), ((3.0, 0.0), (0.0, 0.0)));
-    }
 }

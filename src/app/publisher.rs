@@ -1,16 +1,18 @@
 //! The pool's only writer: takes events in, publishes snapshots.
 //!
-//! A change of membership is published at once, changes of load at most every 10 ms. Publishing also tells readiness.
+//! A change of membership is published at once, changes of load at most every 10 ms. Publishing also tells readiness. Four
+//! times a second it is judged where endpoints stand.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use arc_swap::{ArcSwap, ArcSwapOption};
 use tokio::sync::{mpsc, watch};
-use tokio::time::sleep_until;
+use tokio::time::{MissedTickBehavior, interval, sleep_until};
 
+use crate::metrics::LifeMetrics;
 use crate::pool::readiness::{Readiness, SCRAPE_GRACE, Stage};
-use crate::pool::{Change, Event, Snapshot, State};
+use crate::pool::{Change, Event, Phase, Snapshot, State, Transition};
 use crate::prefix::Index;
 use crate::server::clock;
 
@@ -19,6 +21,9 @@ pub(super) const QUEUE: usize = 4096;
 
 /// Between two publications of mere load.
 const PAUSE: Duration = Duration::from_millis(10);
+
+/// Between two looks at where endpoints stand.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Where snapshots go.
 #[derive(Debug)]
@@ -31,6 +36,8 @@ pub(super) struct Published {
     pub(super) readiness: watch::Sender<Readiness>,
     /// Forgets the endpoints that leave.
     pub(super) prefix: Arc<ArcSwapOption<Index>>,
+    /// Where endpoints stand.
+    pub(super) life: LifeMetrics,
 }
 
 /// Applies events until their senders are gone.
@@ -39,20 +46,34 @@ pub(super) async fn publish(
     mut events: mpsc::Receiver<Event>,
     published: Published,
 ) {
-    let mut listed = None;
+    let (mut listed, mut left_out) = (None, 0);
     // When to publish what was applied and not published, and when to look at readiness without an event.
     let mut due: Option<Instant> = None;
+    let mut looks = interval(LOOK);
+    looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
-        let event = tokio::select! {
+        let turn = tokio::select! {
             biased;
+            _ = looks.tick() => Turn::Look,
             event = events.recv() => match event {
-                Some(event) => Some(event),
+                Some(event) => Turn::Event(event),
                 None => return,
             },
-            () = until(due) => None,
+            () = until(due) => Turn::Due,
         };
         let now = clock::now();
-        let change = event.map_or(Change::Nothing, |event| state.apply(event, now));
+        let change = match turn {
+            Turn::Look => {
+                published.count();
+                state.watch(now)
+            }
+            Turn::Event(event) => state.apply(event, now),
+            Turn::Due => Change::Nothing,
+        };
+        published.tell(&state.transitions());
+        if std::mem::replace(&mut left_out, state.left_out()) != left_out {
+            tell_left_out(left_out);
+        }
         let late = due.is_some_and(|due| due <= now);
         if change == Change::Load && !late {
             due = Some(due.map_or(now + PAUSE, |due| due.min(now + PAUSE)));
@@ -64,7 +85,51 @@ pub(super) async fn publish(
     }
 }
 
+/// Says for how many endpoints there is no room.
+fn tell_left_out(left_out: usize) {
+    if left_out == 0 {
+        tracing::info!("no endpoint is left out any more");
+    } else {
+        tracing::error!(left_out, "more endpoints than there is room for");
+    }
+}
+
+/// What the writer does next.
+enum Turn {
+    Look,
+    Event(Event),
+    Due,
+}
+
 impl Published {
+    /// Counts and logs where endpoints went.
+    fn tell(&self, transitions: &[Transition]) {
+        for Transition { endpoint, from, to, reason } in transitions {
+            let (from, to, reason) = (from.name(), to.name(), reason.name());
+            self.life.transitions.with_label_values(&[from, to, reason]).inc();
+            match to {
+                "quarantined" => tracing::warn!(endpoint, from, reason, "endpoint quarantined"),
+                "draining" => tracing::info!(endpoint, from, reason, "endpoint drains"),
+                _ => tracing::debug!(endpoint, from, to, reason, "endpoint changed its state"),
+            }
+        }
+    }
+
+    /// Shows how many stand where, and what is left on those that drain.
+    fn count(&self) {
+        let snapshot = self.snapshot.load();
+        let phases =
+            || snapshot.endpoints().filter_map(|it| Some((it, snapshot.life(it.id.slot)?)));
+        for phase in Phase::ALL.into_iter().filter(|phase| *phase != Phase::Gone) {
+            let count = phases().filter(|(_, life)| life.phase == phase).count();
+            let count = i64::try_from(count).unwrap_or(i64::MAX);
+            self.life.endpoints.with_label_values(&[phase.name()]).set(count);
+        }
+        let draining = phases().filter(|(_, life)| life.phase == Phase::Draining);
+        let left = draining.map(|(endpoint, _)| i64::from(endpoint.live.requests())).sum();
+        self.life.draining_in_flight.set(left);
+    }
+
     /// Publishes; returns when to look again although nothing has changed.
     fn publish(
         &self,
@@ -104,6 +169,7 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::*;
+    use crate::metrics::Metrics;
     use crate::pool::{EndpointSpec, Sample};
 
     fn endpoint(n: u8) -> EndpointSpec {
@@ -135,11 +201,13 @@ mod tests {
             members: sender,
             readiness: ready,
             prefix: Arc::default(),
+            life: Metrics::new("", "", false).unwrap().life.clone(),
         };
         let task = publish(State::new(Duration::from_secs(2)), queue, published);
         (Rig { events, snapshot, readiness, members }, task)
     }
 
+    // FR-119
     #[tokio::test(start_paused = true)]
     async fn an_empty_pool_is_ready_at_once_and_a_scraped_one_with_its_first_round() {
         let (mut rig, task) = rig();
@@ -158,6 +226,7 @@ mod tests {
         tokio::select! { () = task => panic!("ended"), () = steps => {} }
     }
 
+    // FR-119
     #[tokio::test]
     async fn a_pool_that_cannot_be_scraped_is_ready_after_two_seconds() {
         let (mut rig, task) = rig();

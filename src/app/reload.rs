@@ -93,13 +93,14 @@ impl Reload {
     }
 
     fn adopt(&mut self, Version { resolved, scraper }: Version) {
-        let Parts { budget, prefix, in_force, metrics, .. } = &*self.parts;
+        let Parts { budget, flow, board, prefix, in_force, metrics, .. } = &*self.parts;
         configuration::log(&resolved.warnings);
         let limits = configuration::limits(&self.flags, &resolved);
         let deciding = configuration::deciding(&self.flags, &resolved, &limits);
-        let streaming = configuration::streaming(&self.flags, &resolved, &limits, budget);
+        let streaming = configuration::streaming(&self.flags, &resolved, &limits, budget, flow);
         let index = index(prefix.load().as_ref(), resolved.prefix.as_ref());
         let next = in_force.load().next(resolved.document.clone());
+        board.aim(resolved.autoscaling);
         budget.resize(configuration::size(limits.body_budget));
         prefix.store(index.clone());
         self.director.adopt_all(configuration::policy(resolved), &deciding, index.as_ref());

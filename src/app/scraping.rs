@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use prometheus::IntCounterVec;
 use tokio::sync::{mpsc, watch};
 
 use crate::config::{Flags, MetricNames, Sources};
 use crate::pool::{Event, Snapshot};
-use crate::scrape::{ClientError, Counters, Scraper};
+use crate::scrape::{ClientError, Counters, Probing, Scraper};
 
 /// What scrapers are made of, and the one that runs.
 #[derive(Debug)]
@@ -16,6 +17,8 @@ pub(super) struct Scraping {
     interval: Option<Duration>,
     events: mpsc::Sender<Event>,
     counters: Arc<Counters>,
+    /// None where nobody is probed.
+    probing: Option<Probing>,
     sources: Sources,
     /// None where no metrics page is to be read.
     scraper: watch::Sender<Option<Arc<Scraper>>>,
@@ -35,12 +38,17 @@ impl Scraping {
         sources: Sources,
         events: mpsc::Sender<Event>,
         counters: Arc<Counters>,
+        probes: IntCounterVec,
     ) -> Result<Self, ClientError> {
+        let interval = flags.life.probe_interval;
+        let interval = Some(interval).filter(|interval| !interval.is_zero());
+        let probing = Probing { interval, results: probes };
         let mut scraping = Self {
             names: flags.scrape.names.clone(),
             interval: flags.scrape.refresh_metrics_interval,
             events,
             counters,
+            probing: flags.life.probe.then_some(probing),
             sources,
             scraper: watch::Sender::default(),
         };
@@ -67,7 +75,12 @@ impl Scraping {
         let mut sources = sources.clone();
         sources.engines.rename(&self.names);
         let counters = Arc::clone(&self.counters);
-        Ok(Scraper::new(&sources, self.interval, self.events.clone(), counters)?.map(Arc::new))
+        let scraper = Scraper::new(&sources, self.interval, self.events.clone(), counters)?;
+        let scraper = match (scraper, &self.probing) {
+            (Some(scraper), Some(probing)) => Some(scraper.probing(probing.clone())?),
+            (scraper, _) => scraper,
+        };
+        Ok(scraper.map(Arc::new))
     }
 
     /// Scrapes the members of the pool, by the newest scraper, for ever.

@@ -4,16 +4,15 @@ use std::sync::Arc;
 
 use tokio::sync::{mpsc, watch};
 
-use crate::app::StartError;
 use crate::app::leader::Seat;
 use crate::app::stop::DISCOVERY;
 use crate::app::supervisor::{Plane, Supervisor};
+use crate::app::{Parts, StartError};
 use crate::config::{Flags, Kubernetes, LabelSelector, Resolved, TargetPorts};
 use crate::discovery;
 use crate::k8s::{self, Access, Members, Outlets};
 use crate::metrics::Metrics;
 use crate::pool::Event;
-use crate::pool::readiness::Readiness;
 
 /// The name of a pool that has none, as in the reference.
 const NAMELESS: &str = "epp";
@@ -95,6 +94,7 @@ impl Source {
             namespace: namespace.clone(),
             pool: pool.clone(),
             members,
+            nodes: flags.watch_nodes,
             retry,
         };
         let seat = Seat {
@@ -103,9 +103,18 @@ impl Source {
             pool: pool.clone(),
             instance: environment.pod_name.clone().unwrap_or_else(|| NAMELESS.to_owned()),
             elected: flags.ha_enable_leader_election,
+            appraises: flags.pod_deletion_cost_interval,
         };
         let kind = Kind::Kubernetes(Box::new(k8s::Source::new(access.client, settings)), seat);
         Self { namespace, pool, kind }
+    }
+
+    /// A client of the API server; none where there is none.
+    pub(super) fn client(&self) -> Option<kube::Client> {
+        match &self.kind {
+            Kind::Kubernetes(_, seat) => Some(seat.client.clone()),
+            Kind::Discovery(_) | Kind::Embedding(_) | Kind::Null => None,
+        }
     }
 
     /// Adds the metrics that only this source has.
@@ -117,13 +126,8 @@ impl Source {
     }
 
     /// Keeps the pool current.
-    pub(super) fn follow(
-        self,
-        events: mpsc::Sender<Event>,
-        readiness: watch::Sender<Readiness>,
-        metrics: &Metrics,
-        tasks: &mut Supervisor,
-    ) {
+    pub(super) fn follow(self, parts: &Parts, tasks: &mut Supervisor) {
+        let events = parts.events.clone();
         match self.kind {
             Kind::Discovery(source) => tasks.spawn(Plane::Control, DISCOVERY, async move {
                 discovery::follow(source, events).await?;
@@ -131,7 +135,8 @@ impl Source {
             }),
             Kind::Kubernetes(source, seat) => {
                 let verdicts = watch::Sender::new(Arc::default());
-                let notices = seat.take(&metrics.leader, verdicts.subscribe(), &readiness, tasks);
+                let notices = seat.take(verdicts.subscribe(), parts, tasks);
+                let readiness = parts.readiness.clone();
                 tasks.spawn(Plane::Control, "kubernetes", async move {
                     Ok(source.run(Outlets { events, readiness, verdicts, notices }).await?)
                 });

@@ -1,11 +1,16 @@
 //! The stop, in order.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use crate::app::supervisor::Ended;
-use crate::app::{Running, recording};
+use crate::app::{Parts, Running, recording, traces};
+use crate::flow::Flow;
+use crate::metrics::Metrics;
+use crate::pool::readiness::Readiness;
 
 /// The task that serves streams; the stop waits for it.
 pub(super) const STREAMS: &str = "ext_proc port";
@@ -28,7 +33,19 @@ const QUIET_LOOKS: u32 = 50;
 #[error("{name} ended{}", cause.as_ref().map(|cause| format!(": {cause:#}")).unwrap_or_default())]
 pub struct Failed {
     name: &'static str,
-    cause: Option<std::sync::Arc<anyhow::Error>>,
+    cause: Option<Arc<anyhow::Error>>,
+}
+
+/// What a stop changes and looks at.
+#[derive(Debug)]
+pub(super) struct Stopping {
+    /// Ends the taking of new streams.
+    close: CancellationToken,
+    readiness: watch::Sender<Readiness>,
+    /// Holds requests without an endpoint.
+    flow: Arc<Flow>,
+    metrics: Arc<Metrics>,
+    drain_timeout: Duration,
 }
 
 impl Failed {
@@ -56,25 +73,44 @@ impl Running {
             elapsed_ms = 0,
             "draining: not ready any more, open and new streams are served"
         );
-        self.readiness.send_modify(|readiness| readiness.draining = true);
+        self.stopping.readiness.send_modify(|readiness| readiness.draining = true);
         tokio::select! {
             () = at_once.cancelled() => return Ok(()),
-            () = self.drained() => {}
+            () = self.stopping.drained() => {}
         }
-        tracing::info!("closing: no new streams");
-        self.close.cancel();
+        tracing::info!("closing: no new streams, and no request waits for an endpoint");
+        self.stopping.flow.close();
+        self.stopping.close.cancel();
         let ended = tokio::select! {
             () = at_once.cancelled() => return Ok(()),
             ended = self.supervisor.wait_for(STREAMS, LAST_STREAMS) => ended,
         };
-        if ended {
-            tracing::info!("stopped");
-        } else {
-            tracing::warn!("stopped with open streams, which are cut");
-        }
+        tell_end(ended);
         drop(self.supervisor);
         recording::end(self.recording).await;
+        traces::end(self.tracing).await;
         Ok(())
+    }
+}
+
+/// Says whether all streams have ended.
+fn tell_end(ended: bool) {
+    if ended {
+        tracing::info!("stopped");
+    } else {
+        tracing::warn!("stopped with open streams, which are cut");
+    }
+}
+
+impl Stopping {
+    pub(super) fn of(parts: &Parts, drain_timeout: Duration) -> Self {
+        Self {
+            close: parts.close.clone(),
+            readiness: parts.readiness.clone(),
+            flow: Arc::clone(&parts.flow),
+            metrics: Arc::clone(&parts.metrics),
+            drain_timeout,
+        }
     }
 
     /// Waits for the drain time-out, or until there has been no stream for a while.
@@ -84,9 +120,7 @@ impl Running {
             () = self.quiet() => {}
         }
     }
-}
 
-impl Running {
     /// Waits until there has been no stream for a while.
     async fn quiet(&self) {
         let mut looks = 0;

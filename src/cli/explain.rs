@@ -3,25 +3,22 @@
 use std::io::{IsTerminal, Read, Write, stderr, stdin, stdout};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
-use reqwest::{RequestBuilder, Url};
-use rustls::crypto::ring;
-use rustls::{ClientConfig, RootCertStore};
-use rustls_platform_verifier::BuilderVerifierExt;
+use reqwest::Url;
 
 use crate::app::offline::{self, OfflineError};
 use crate::cli::failure::{Failure, bad, fault, usage};
+use crate::cli::remote::{answer, client, page};
 use crate::cli::{FAULT, control_runtime, say};
 use crate::director::Explanation;
 use crate::extproc::{Refused, Rehearsal};
 
 use self::table::table;
 
-mod table;
+pub(super) mod table;
 
 /// The request would be refused.
 const REFUSED: u8 = 1;
@@ -136,7 +133,7 @@ fn offline(args: &ExplainArgs, snapshot: &Path) -> Result<Told, Failure> {
 }
 
 async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
-    let client = client(&at).map_err(|error| fault(error.to_string()))?;
+    let client = client(&at, PATIENCE)?;
     let live = args.request_id.as_ref().map(|id| ("request-id", id));
     let live = live.or_else(|| args.decision.as_ref().map(|id| ("id", id)));
     let Some((field, id)) = live else {
@@ -156,54 +153,6 @@ async fn ask(args: &ExplainArgs, at: Url) -> Result<Told, Failure> {
         answer(client.get(at)).await?.map_err(|refused| fault(refused.message))?;
     let none = || usage(format!("no decision with the {field} {id} is in the log of this picker"));
     found.into_iter().next().map(Ok).ok_or_else(none)
-}
-
-/// The answer, which is what was asked for or why the request would be refused.
-async fn answer<T: serde::de::DeserializeOwned>(
-    request: RequestBuilder,
-) -> Result<Result<T, Refused>, Failure> {
-    let failed = |error: reqwest::Error| fault(format!("{:#}", anyhow::Error::new(error)));
-    let answer = request.send().await.map_err(failed)?;
-    let status = answer.status();
-    let body = answer.bytes().await.map_err(failed)?;
-    let read = match status.as_u16() {
-        200 => serde_json::from_slice(&body).map(Ok),
-        422 => serde_json::from_slice(&body).map(Err),
-        _ => {
-            let told = String::from_utf8_lossy(&body);
-            return Err(fault(format!("the picker answers {status}: {}", told.trim_end())));
-        }
-    };
-    read.map_err(|error| fault(format!("the answer is not what a picker says: {error}")))
-}
-
-/// A client that trusts whom the system trusts; a system that trusts nobody can still ask by plain HTTP.
-fn client(at: &Url) -> anyhow::Result<reqwest::Client> {
-    let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()?;
-    let tls = match at.scheme() {
-        "https" => tls.with_platform_verifier()?,
-        _ => tls.with_root_certificates(RootCertStore::empty()),
-    };
-    let client = reqwest::Client::builder().tls_backend_preconfigured(tls.with_no_client_auth());
-    Ok(client.no_proxy().timeout(PATIENCE).build()?)
-}
-
-/// A page below `at`, which may have a path itself when a proxy stands in between.
-fn page<'a>(
-    at: &Url,
-    path: [&str; 2],
-    fields: impl IntoIterator<Item = (&'static str, Option<&'a String>)>,
-) -> Result<Url, Failure> {
-    let mut page = at.clone();
-    page.set_query(None);
-    let base = page.path_segments_mut();
-    base.map_err(|()| usage(format!("--at {at}: not an HTTP address")))?
-        .pop_if_empty()
-        .extend(path);
-    let given = fields.into_iter().filter_map(|(name, value)| Some((name, value?)));
-    page.query_pairs_mut().extend_pairs(given);
-    Ok(page)
 }
 
 /// All that is said of the request before its body.
@@ -260,25 +209,4 @@ fn decision_id(text: &str) -> Result<String, String> {
 
 fn dice(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|error| error.to_string())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn pages_are_below_the_path_of_a_proxy() {
-        let page = |at: &str| {
-            let id = "4 2".to_owned();
-            let fields = [("id", Some(&id)), ("dice", None)];
-            page(&at.parse().unwrap(), ["debug", "decisions"], fields).ok().map(String::from)
-        };
-        for at in ["http://h:1", "http://h:1/", "http://h:1/?x=y"] {
-            assert_eq!(page(at).unwrap(), "http://h:1/debug/decisions?id=4+2", "{at}");
-        }
-        for at in ["http://h/api/pods/p/proxy", "http://h/api/pods/p/proxy/"] {
-            assert_eq!(page(at).unwrap(), "http://h/api/pods/p/proxy/debug/decisions?id=4+2");
-        }
-        assert_eq!(page("mailto:someone"), None);
-    }
 }

@@ -11,6 +11,11 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// Why, for whoever goes on.
+    pub(super) fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Says why.
     pub(super) fn tell(&self) -> ExitCode {
         fail(self.code, &self.message)

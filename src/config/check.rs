@@ -135,6 +135,7 @@ mod tests {
         }
     }
 
+    // FR-128
     #[test]
     fn what_is_written_out_is_a_document_that_says_the_same() {
         let header = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";

@@ -6,7 +6,9 @@ use serde_json::{Map, Value};
 use crate::config::file;
 use crate::config::limits::Limits;
 use crate::config::resolve::Destinations;
+use crate::flow;
 use crate::pool::FailureMode;
+use crate::scale::Aims;
 use crate::units::{GoDuration, Quantity};
 
 /// The document, with everything that a file may leave to defaults.
@@ -117,6 +119,9 @@ pub struct Own {
     failure_mode: String,
     destination_list: Destinations,
     limits: Map<String, Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hold: Option<Map<String, Value>>,
+    autoscaling: Map<String, Value>,
 }
 
 impl Own {
@@ -128,6 +133,8 @@ impl Own {
             failure_mode: format!("{mode:?}"),
             destination_list: own.destination_list,
             limits: written(&limits),
+            hold: own.hold.map(|hold| holding(hold.resolved())),
+            autoscaling: scaling(own.autoscaling.resolved()),
         }
     }
 }
@@ -137,6 +144,26 @@ impl Reference {
     pub fn to(name: impl Into<String>) -> Self {
         Self { plugin_ref: name.into() }
     }
+}
+
+fn holding(limits: flow::Limits) -> Map<String, Value> {
+    let flow::Limits { max_wait, max_requests, max_bytes } = limits;
+    let fields = [
+        ("maxWait", Value::from(GoDuration(max_wait).to_string())),
+        ("maxRequests", max_requests.into()),
+        ("maxBytes", Quantity(max_bytes).to_string().into()),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn scaling(Aims { goal, lead }: Aims) -> Map<String, Value> {
+    let time = |time| Value::from(GoDuration(time).to_string());
+    let fields = [
+        ("targetTtft", time(std::time::Duration::from_secs_f64(goal.ttft))),
+        ("targetUtilization", goal.utilization.into()),
+        ("lead", time(lead)),
+    ];
+    fields.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 
 fn written(limits: &Limits) -> Map<String, Value> {

@@ -6,6 +6,8 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::config::autoscaling::AutoscalingSettings;
+use crate::config::hold::HoldSettings;
 use crate::config::limits::LimitSettings;
 use crate::config::problem::Problem;
 use crate::config::reader::{Readable, or_default};
@@ -210,6 +212,12 @@ pub struct Own {
     /// What a request may cost; flags stand over it.
     #[serde(deserialize_with = "or_default")]
     pub limits: LimitSettings,
+    /// What is held of requests while the pool has no endpoint; nothing when absent.
+    #[serde(deserialize_with = "or_default")]
+    pub hold: Option<HoldSettings>,
+    /// What autoscalers are told by.
+    #[serde(deserialize_with = "or_default")]
+    pub autoscaling: AutoscalingSettings,
 }
 
 impl File {

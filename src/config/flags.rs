@@ -9,6 +9,8 @@ use clap::{ArgAction, Args, ValueEnum};
 
 pub use self::kubernetes::{Kubernetes, PoolGroup};
 pub use self::later::Later;
+pub use self::life::Life;
+pub use self::metrics::Metrics;
 
 use crate::config::address::Address;
 use crate::config::engines::Selector;
@@ -16,10 +18,12 @@ use crate::config::limits::LimitSettings;
 use crate::config::sources::MIN_INTERVAL;
 use crate::config::target::TargetPorts;
 use crate::pool::FailureMode;
-use crate::units::{GoDuration, Quantity};
+use crate::units::{GoDuration, Quantity, Sampling};
 
 mod kubernetes;
 mod later;
+mod life;
+mod metrics;
 
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
@@ -37,6 +41,9 @@ pub struct Flags {
     /// Where to listen.
     #[command(flatten, next_help_heading = "Listeners")]
     pub listen: Listen,
+    /// What is on the metrics page.
+    #[command(flatten, next_help_heading = "Metrics")]
+    pub metrics: Metrics,
     /// How to serve TLS.
     #[command(flatten, next_help_heading = "TLS")]
     pub tls: Tls,
@@ -52,12 +59,18 @@ pub struct Flags {
     /// How model servers are watched.
     #[command(flatten, next_help_heading = "Scraping")]
     pub scrape: Scrape,
+    /// How endpoints live.
+    #[command(flatten, next_help_heading = "Endpoints")]
+    pub life: Life,
     /// What a request may cost.
     #[command(flatten, next_help_heading = "Limits")]
     pub limits: LimitSettings,
     /// What is logged.
     #[command(flatten, next_help_heading = "Logs")]
     pub log: Log,
+    /// What is traced.
+    #[command(flatten, next_help_heading = "Traces")]
+    pub traces: Tracing,
     /// What is recorded.
     #[command(flatten, next_help_heading = "Recording")]
     pub recording: Recording,
@@ -81,6 +94,9 @@ pub struct Listen {
     /// Port of the admin pages.
     #[arg(long, value_name = "PORT", default_value_t = 9091)]
     pub admin_port: u16,
+    /// Port of the external scaler of KEDA, on all addresses, in plaintext; 9004 in the manifests [default: none].
+    #[arg(long, value_name = "PORT")]
+    pub keda_port: Option<u16>,
     /// Address of the admin pages; they have no authentication.
     #[arg(long, value_name = "IP", default_value_t = IpAddr::V4(Ipv4Addr::LOCALHOST))]
     pub admin_address: IpAddr,
@@ -164,16 +180,27 @@ pub struct Pool {
 }
 
 /// What is told of decisions.
-#[derive(Args, Clone, Copy, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Decisions {
     /// Keep what there is to say of the last N decisions, in at most 128MiB: `/debug/decisions` on the admin port shows
-    /// them, and `lodesman explain --request-id` [default: none].
+    /// them, and `lodesman explain --request-id` [default: the last 100 while `lodesman top` or the web page watches].
     #[arg(long, value_name = "N", value_parser = kept)]
     pub decision_log: Option<usize>,
     /// Tell clients the id of the decision on their request, in the header `x-lodesman-decision` of the answer.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
     pub decision_header: bool,
+    /// Tell the gateway at the end of each answer, in this namespace of dynamic metadata, where the request went and what it
+    /// took (docs/gateway-policies.md); nothing where it is `none`.
+    #[arg(long, value_name = "NAMESPACE", default_value = "lodesman")]
+    response_metadata_namespace: String,
+}
+
+impl Decisions {
+    /// The namespace in which the gateway is told of requests; none where it is not.
+    pub fn response_metadata_namespace(&self) -> Option<&str> {
+        Some(&*self.response_metadata_namespace).filter(|name| !["", "none"].contains(name))
+    }
 }
 
 /// Scraping.
@@ -219,6 +246,20 @@ pub struct Log {
     /// Form of the log lines [default: text on a terminal, else json].
     #[arg(long, value_name = "FORMAT")]
     pub log_format: Option<LogFormat>,
+    /// Requests that have a line in the log when they have ended, at level 2 and more, 100 a second at most: off, errors,
+    /// or a share of those without an error such as 0.01. `/debug/request-log` on the admin port changes it.
+    #[arg(long, value_name = "off|errors|SHARE", default_value = "off")]
+    pub request_log: Sampling,
+}
+
+/// Traces.
+#[derive(Args, Clone, Copy, Debug)]
+pub struct Tracing {
+    /// Send traces of requests where `OTEL_TRACES_EXPORTER` or `OTEL_EXPORTER_OTLP_ENDPOINT` asks for them; =false never
+    /// does.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = true,
+          default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
+    pub tracing: bool,
 }
 
 /// The recording of requests for `lodesman replay`.

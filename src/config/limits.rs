@@ -16,8 +16,8 @@ const MIB: u64 = 1 << 20;
 pub struct Limits {
     /// Longest request body; a longer one is answered 413. Default 64 MiB.
     pub max_request_body: u64,
-    /// Bytes of request bodies held over all streams; beyond it 429. Default 1 GiB, at most a quarter of the memory
-    /// limit.
+    /// Memory of request bodies held over all streams, 1.6 bytes for each of a long one; beyond it 429. Default 1 GiB, at
+    /// most a quarter of the memory limit.
     pub body_budget: u64,
     /// Longest wait for the next piece of a request's body; then 408. Default 60 s.
     pub body_read_timeout: Duration,
@@ -40,7 +40,8 @@ pub struct LimitSettings {
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub max_request_body: Option<Positive<Quantity>>,
-    /// Bytes of request bodies held over all streams; beyond it 429 [default: 1GiB, at most 1/4 of the memory limit].
+    /// Memory of request bodies held over all streams, 1.6 bytes for each of a long one; beyond it 429 [default: 1GiB, at
+    /// most 1/4 of the memory limit].
     #[serde(deserialize_with = "or_default")]
     #[arg(long, value_name = "SIZE")]
     pub body_budget: Option<Positive<Quantity>>,

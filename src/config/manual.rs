@@ -10,6 +10,7 @@ use expect_test::expect_file;
 use crate::config::Flags;
 
 mod plugins;
+mod telemetry;
 
 const NOTE: &str =
     "<!-- Written by `UPDATE_EXPECT=1 cargo test config::manual`; edit the tables instead. -->\n";
@@ -91,6 +92,17 @@ What the reference does not have. Flags of the same meaning stand over it.
 | `destinationList` | `single` | `multi` tells the gateway all endpoints that the picker chose, best first |
 ";
 
+/// By [`HoldSettings`](crate::config::HoldSettings) and [`AutoscalingSettings`](crate::config::AutoscalingSettings).
+const AUTOSCALING: &str = "\
+| `hold` | | present, `{}` at least: requests for a pool without endpoints [wait for the first](autoscaling.md#from-zero) |
+| `hold.maxWait` | 2m | longest wait; then 503 |
+| `hold.maxRequests` | 1000 | requests that wait at a time; further ones are answered 503 |
+| `hold.maxBytes` | 64MiB | memory of their bodies, which counts for `limits.bodyBudget` too |
+| `autoscaling.targetTtft` | 2s | time within which nine of ten first tokens are to come, for the [recommended replicas](autoscaling.md#recommended-replicas) |
+| `autoscaling.targetUtilization` | 0.8 | share of their time that engines are to be busy at most |
+| `autoscaling.lead` | 1m | time that a further replica takes to be ready; so far a growing load is foreseen |
+";
+
 fn configuration() -> String {
     let mut page = format!("{NOTE}{CONFIGURATION}");
     page.push_str(OWN);
@@ -105,6 +117,7 @@ fn configuration() -> String {
         )
         .unwrap();
     }
+    page.push_str(AUTOSCALING);
     page
 }
 
@@ -172,6 +185,11 @@ fn the_page_of_the_configuration_is_current() {
 #[test]
 fn the_page_of_the_plugins_is_current() {
     current("plugins.md", &format!("{NOTE}{}", plugins::page()));
+}
+
+#[test]
+fn the_page_of_logs_and_traces_is_current() {
+    current("telemetry.md", &format!("{NOTE}{}", telemetry::page()));
 }
 
 #[test]

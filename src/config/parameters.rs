@@ -343,6 +343,7 @@ mod tests {
 
     use super::*;
     use crate::config::{FileDiscovery, sources};
+    use crate::schedule::fixture;
     use crate::schedule::registry::{Build, PLUGINS, Parameters, Plugin, parameters};
 
     /// What a plugin is, built with `raw`, or why it is not.
@@ -398,6 +399,66 @@ mod tests {
         assert_eq!(documented("file-discovery"), accepted(&refusal));
     }
 
+    /// Those that say whom a plugin asks, which is found out when all are known, and those that count in place of another.
+    const ELSEWHERE: &[&str] = &[
+        "producer",
+        "producerName",
+        "profileName",
+        "prefixMatchInfoProducerName",
+        "inFlightLoadProducerName",
+        "maxPrefixBlocksToMatch",
+        "cookieName",
+    ];
+
+    /// Values of which every parameter takes one besides its default.
+    fn others() -> Vec<Value> {
+        let words = ["x-a", "5s", "tokens", "prefix", "queue"].map(Value::from);
+        let numbers = [json!(1), json!(2), json!(0.5), json!(128)];
+        let more = [
+            json!(true),
+            json!(false),
+            json!("Fail"),
+            json!("session_id"),
+            json!(["x-a"]),
+            json!({"a": "b"}),
+            json!([{"key": "a", "operator": "Exists"}]),
+            json!([{"metric": "waiting-queue", "maxValue": 5}]),
+            json!({"type": "linear_higher_is_better"}),
+            json!({"type": "threshold", "threshold": {"operator": "LessThan", "value": 5}}),
+        ];
+        words.into_iter().chain(numbers).chain(more).collect()
+    }
+
+    /// Parameters with one more.
+    fn with(raw: &Value, name: &str, value: Value) -> Value {
+        let mut raw = raw.as_object().cloned().unwrap_or_default();
+        raw.insert(name.to_owned(), value);
+        raw.into()
+    }
+
+    // FR-128
+    #[test]
+    fn every_parameter_changes_its_plugin_or_says_that_it_has_no_effect() {
+        let mut idle = Vec::new();
+        for plugin in PLUGINS {
+            let needed = fixture::required(plugin.name);
+            let usual = built(plugin, needed.clone()).unwrap();
+            let changes = |parameter: &&Parameter| {
+                let with = |other| built(plugin, with(&needed, parameter.name, other));
+                others().into_iter().any(|other| with(other).is_ok_and(|built| built != usual))
+            };
+            let still = of(plugin.name).filter(|parameter| !changes(parameter));
+            let known = |it: &Parameter| {
+                ELSEWHERE.contains(&it.name)
+                    || ["o effect", "upported"].iter().any(|word| it.summary.contains(word))
+            };
+            let silent = still.filter(|parameter| !known(parameter));
+            idle.extend(silent.map(|parameter| format!("{} {}", plugin.name, parameter.name)));
+        }
+        assert_eq!(idle, [""; 0]);
+    }
+
+    // FR-070
     #[test]
     fn the_defaults_in_the_table_are_those_of_the_plugins() {
         for plugin in PLUGINS {

@@ -184,6 +184,7 @@ mod tests {
         );
     }
 
+    // FR-126
     #[test]
     fn what_to_write_instead_is_a_hint() {
         let hint = |message| {

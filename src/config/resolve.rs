@@ -8,12 +8,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::document::Document;
 use crate::config::file::{File, Reference};
+use crate::config::hold::HoldSettings;
 use crate::config::limits::LimitSettings;
 use crate::config::problem::{Problem, Severity};
 use crate::config::sources::Sources;
+use crate::flow;
 use crate::pool::FailureMode;
 use crate::prefix::Settings;
 use crate::request::Parsers;
+use crate::scale::Aims;
 use crate::schedule::facts::Facts;
 use crate::schedule::registry::{Build, Plugin};
 use crate::schedule::{AdmitterStep, DetectorStep, Profiles};
@@ -73,6 +76,10 @@ pub struct Resolved {
     pub destinations: Destinations,
     /// What a request may cost, as far as it is set.
     pub limits: LimitSettings,
+    /// What is held of requests while the pool has no endpoint; none for nothing.
+    pub hold: Option<flow::Limits>,
+    /// What autoscalers are told by.
+    pub autoscaling: Aims,
     /// The configuration written out, with all that it left to defaults.
     pub document: Document,
     /// What has no effect, though it was written.
@@ -147,6 +154,8 @@ pub fn resolve(file: &File, tables: &[&'static [Plugin]]) -> Result<Resolved, Ve
                 failure_mode: file.lodesman.failure_mode,
                 destinations: file.lodesman.destination_list,
                 limits: file.lodesman.limits,
+                hold: file.lodesman.hold.map(HoldSettings::resolved),
+                autoscaling: file.lodesman.autoscaling.resolved(),
                 warnings: problems,
             })
         }

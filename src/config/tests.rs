@@ -42,6 +42,16 @@ fn refused(text: &str, expected: &Expect) {
     expected.assert_eq(&rendered(&with_header(text).expect_err("has errors")));
 }
 
+// FR-074
+#[test]
+fn what_waits_is_bounded_though_nothing_is_said_of_it() {
+    let resolved = with_header("lodesman: {hold: {}}\n").unwrap();
+    let hold = resolved.hold.unwrap();
+    assert_eq!((hold.max_wait.as_secs(), hold.max_requests), (120, 1_000));
+    assert_eq!(hold.max_bytes, 64 << 20);
+    assert_eq!(with_header("").unwrap().hold, None);
+}
+
 #[test]
 fn without_a_file_or_without_plugins_the_default_policy_holds() {
     let default = "expected-ttft-scorer 1, max-score-picker";
@@ -77,7 +87,8 @@ fn json_is_read_too() {
 #[test]
 fn our_own_settings_are_read() {
     let text = "lodesman:\n  failureMode: FailOpen\n  destinationList: multi\n  limits:\n    maxRequestBody: 1MiB\n    \
-                bodyReadTimeout: 5s\n    maxChunkBytes: 2048\n";
+                bodyReadTimeout: 5s\n    maxChunkBytes: 2048\n  hold: {maxRequests: 7}\n  \
+                autoscaling: {targetTtft: 500ms, targetUtilization: 0.6}\n";
     let resolved = with_header(text).unwrap();
     assert_eq!(
         (resolved.failure_mode, resolved.destinations),
@@ -86,6 +97,11 @@ fn our_own_settings_are_read() {
     let limits = resolved.limits.limits(None);
     assert_eq!((limits.max_request_body, limits.max_chunk_bytes.bytes()), (1 << 20, 2048));
     assert_eq!(limits.body_read_timeout, std::time::Duration::from_secs(5));
+    let hold = resolved.hold.unwrap();
+    assert_eq!((hold.max_requests, hold.max_bytes), (7, 64 << 20));
+    let goal = crate::scale::Goal { ttft: 0.5, utilization: 0.6 };
+    let lead = std::time::Duration::from_mins(1);
+    assert_eq!(resolved.autoscaling, crate::scale::Aims { goal, lead });
 }
 
 #[test]
@@ -155,6 +171,7 @@ lodesman:
   failureMode: FailClosed
   destinationList: several
   limits: {maxChunkBytes: 100, bodyReadTimeout: soon, bodyBuget: 1}
+  autoscaling: {targetTtft: 0s, targetUtilization: 80, lead: 1}
 ";
 
 #[test]
@@ -200,6 +217,9 @@ fn all_problems_are_reported_at_once_by_line() {
             epp.yaml:36: error: lodesman.limits.maxChunkBytes: 100 is too small or too large (give 1024 to 65536 bytes)
             epp.yaml:36: error: lodesman.limits.bodyReadTimeout: `soon` is no duration (write for example 50ms, 2s or 1m30s)
             epp.yaml:36: error: lodesman.limits.bodyBuget: unknown field `bodyBuget` (did you mean `bodyBudget`?)
+            epp.yaml:37: error: lodesman.autoscaling.targetTtft: `0s` would leave nothing (give more than zero)
+            epp.yaml:37: error: lodesman.autoscaling.targetUtilization: 80 is no share (give more than 0 and at most 1)
+            epp.yaml:37: error: lodesman.autoscaling.lead: `1` is no duration (write for example 50ms, 2s or 1m30s)
         "#]],
     );
 }
@@ -286,6 +306,7 @@ fn a_document_that_is_deep_or_multiplies_itself_is_refused() {
     }
 }
 
+// FR-126
 #[test]
 fn every_mistake_in_parameters_is_told_with_its_line() {
     refused(

@@ -38,6 +38,11 @@ impl Admission {
         Self { admitters, ..self }
     }
 
+    /// What says how full the pool is.
+    pub(super) fn detector(&self) -> &DetectorStep {
+        &self.detector
+    }
+
     /// The headers that its plugins read.
     pub(super) fn headers(&self) -> impl Iterator<Item = &str> {
         let admitters = self.admitters.iter().flat_map(|step| step.admitter.headers());

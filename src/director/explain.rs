@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use crate::director::record::{Chosen, Input, Record};
 use crate::director::{Ask, Director, Rules, View};
 use crate::metrics::Metrics;
-use crate::pool::Slot;
+use crate::pool::{Phase, Reason, Slot};
 use crate::schedule::profile::sound;
 use crate::schedule::trace::{FilterTrace, PassTrace, ScorerTrace};
 use crate::schedule::{Depth, Fault, Scratch, Signals, Trace};
@@ -39,7 +39,7 @@ pub struct Explanation {
     pub request: Request,
     /// What came out.
     pub outcome: Outcome,
-    /// Everyone who was ready, with what was known of them.
+    /// Everyone in the pool, with what was known of them.
     pub endpoints: Vec<EndpointTold>,
     /// How full they were; absent when nobody asked, as for a request of priority 0 or more.
     #[serde(skip_serializing_if = "Option::is_none", default)]
@@ -97,6 +97,12 @@ pub struct EndpointTold {
     pub name: String,
     /// Where requests go.
     pub address: SocketAddr,
+    /// Where it stood.
+    #[serde(default)]
+    pub state: Phase,
+    /// Why.
+    #[serde(default)]
+    pub state_reason: Reason,
     /// `fresh`, `stale` (too old to be used) or `unknown` (never read).
     pub metrics: String,
     /// The age of its metrics page; absent before the first.
@@ -111,7 +117,7 @@ pub struct EndpointTold {
     pub in_flight: InFlightTold,
     /// Tokens of the prompt that it is taken to have in its cache.
     pub prefix_hit_tokens: u32,
-    /// Why it never came to the filters.
+    /// Why it never came to the filters, or not from them to the scorers.
     #[serde(skip_serializing_if = "Option::is_none", default)]
     pub left_out: Option<Removal>,
 }
@@ -130,7 +136,7 @@ pub struct InFlightTold {
 /// Why an endpoint is out.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Removal {
-    /// `subset`, `not_answering` or `model`.
+    /// `draining`, `subset`, `not_answering`, `model` or `warming`.
     pub by: String,
     /// The same in words.
     pub reason: String,
@@ -247,7 +253,8 @@ impl Director {
         let choice = self.choose(ask, view, &mut buffers);
         let (scratch, signals) = buffers;
         let trace = scratch.trace.unwrap_or_default();
-        let record = Record::of(None, (ask, view), (&signals, trace), &choice, view.age());
+        let notes = (&signals, trace, Vec::new());
+        let record = Record::of(None, (ask, view), notes, &choice, view.age());
         record.told(clock.now())
     }
 }
@@ -284,7 +291,7 @@ impl Record {
         }
     }
 
-    fn outcome(&self) -> Outcome {
+    pub(super) fn outcome(&self) -> Outcome {
         let chosen = |pass: &PassTrace| {
             let slots = pass.chosen.iter().filter_map(|&at| pass.candidates.get(at).copied());
             slots.map(|slot| self.name(slot)).collect()
@@ -320,6 +327,8 @@ impl Record {
         Some(EndpointTold {
             name: endpoint.spec.name.clone(),
             address: endpoint.spec.address,
+            state: input.life.map(|life| life.phase).unwrap_or_default(),
+            state_reason: input.life.map(|life| life.reason).unwrap_or_default(),
             metrics: metrics.to_owned(),
             age_ms: known(input.age_ms),
             waiting: known(input.waiting),
@@ -393,7 +402,7 @@ impl Record {
     }
 
     /// Empty when there is no such endpoint, which cannot be.
-    fn name(&self, slot: Slot) -> String {
+    pub(super) fn name(&self, slot: Slot) -> String {
         self.roster.endpoint(slot).map(|endpoint| endpoint.spec.name.clone()).unwrap_or_default()
     }
 }

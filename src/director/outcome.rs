@@ -41,8 +41,10 @@ pub enum Rung {
 pub enum Rejection {
     /// The source of endpoints has not answered yet.
     NotSynced,
-    /// No endpoint is ready, or none that the gateway allows or that can serve the request.
+    /// No endpoint is ready, or none that can serve the request.
     NoEndpoints,
+    /// None of those that are ready is one that the gateway allows.
+    NoneAllowed,
     /// Endpoints could serve the request but have no room.
     Saturated,
     /// The same, of a request that is shed for others before its policy is asked.
@@ -64,6 +66,7 @@ impl Rejection {
         match self {
             Self::NotSynced => "the endpoints are not known yet",
             Self::NoEndpoints => "no endpoint can serve the request",
+            Self::NoneAllowed => "no endpoint that the gateway allows is in the pool",
             Self::Saturated => "all endpoints are busy",
             Self::NoProfile => "there is no such scheduling profile",
             Self::Shed => "all endpoints are busy and the request is of low priority",
@@ -79,6 +82,11 @@ impl Rung {
             Self::Policy => "policy",
             Self::LoadOnly => "load_only",
         }
+    }
+
+    /// The rung of this depth, as the gauge of the newest decision tells it; none before the first one.
+    pub fn of_depth(depth: i64) -> Option<Self> {
+        [Self::Policy, Self::LoadOnly].into_iter().find(|rung| rung.depth() == depth)
     }
 
     /// 0 for the best, exact knowledge of caches; more for less knowledge.

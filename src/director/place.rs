@@ -36,6 +36,8 @@ impl Director {
             let cx = context(ask, view, signals);
             let cached = signals.prefix.tokens(first.id.slot);
             prediction = Prediction::new(ask.request, cx.prompt_tokens(), cached);
+            prediction.average_cached = signals.prefix.average(scratch.candidates.len());
+            first.live.cached().believed(cached, prediction.prompt_tokens);
             let tokens = prediction.prompt_tokens.saturating_sub(cached);
             let in_flight = charged(InFlight::begin(&first.live, tokens), cx, first.id.slot);
             if let Some(affinity) = affinity {

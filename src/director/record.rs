@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::director::{Ask, Choice, Rejection, Rung, View};
-use crate::pool::{Reading, Roster, Slot, Snapshot};
+use crate::pool::{Life, Reading, Roster, Slot, Snapshot};
 use crate::schedule::trace::PassTrace;
-use crate::schedule::{Fault, Signals, Trace};
+use crate::schedule::{Call, Fault, Point, Signals, Trace};
 
 /// Bytes of a model's name that are kept; clients choose names.
 const LONGEST_NAME: usize = 256;
@@ -20,6 +20,8 @@ pub struct Tag<'a> {
     pub id: u64,
     /// The request's own id; others may have the same.
     pub request_id: &'a [u8],
+    /// Spans are to be made of it, so plugins are timed.
+    pub traced: bool,
 }
 
 /// A decision and all that it was made from, but for the request itself.
@@ -33,9 +35,11 @@ pub(super) struct Record {
     pub(super) generation: u64,
     pub(super) roster: Roster,
     pub(super) request: Asked,
-    /// Of everyone who was ready, in slot order.
+    /// Of everyone in the pool, in slot order.
     pub(super) inputs: Box<[Input]>,
     pub(super) trace: Box<Trace>,
+    /// The calls of plugins, where they were timed.
+    pub(super) calls: Vec<Call>,
     pub(super) outcome: Result<Chosen, Rejection>,
 }
 
@@ -61,6 +65,7 @@ pub(super) struct Chosen {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Input {
     pub(super) slot: Slot,
+    pub(super) life: Option<Life>,
     pub(super) fresh: bool,
     /// How old its sample was; NaN before the first.
     pub(super) age_ms: f32,
@@ -80,13 +85,13 @@ impl Record {
     pub(super) fn of(
         tag: Option<Tag<'_>>,
         (ask, view): (Ask<'_>, View<'_>),
-        (signals, trace): (&Signals, Box<Trace>),
+        (signals, trace, calls): (&Signals, Box<Trace>, Vec<Call>),
         choice: &Result<Choice<'_>, Rejection>,
         took: Duration,
     ) -> Self {
         let View { snapshot, began, .. } = view;
         let request_id = |tag: Tag<'_>| String::from_utf8_lossy(tag.request_id).into();
-        let input = |&slot: &Slot| Input::of(snapshot, slot, signals, began);
+        let input = |slot: Slot| Input::of(snapshot, slot, signals, began);
         let outcome = match choice {
             Ok(Choice { rung, faults, .. }) => Ok(Chosen { rung: *rung, faults: faults.clone() }),
             Err(rejection) => Err(rejection.clone()),
@@ -99,10 +104,16 @@ impl Record {
             generation: snapshot.generation(),
             roster: snapshot.roster(),
             request: Asked::of(ask, signals),
-            inputs: snapshot.ready().iter().map(input).collect(),
+            inputs: snapshot.endpoints().map(|endpoint| input(endpoint.id.slot)).collect(),
             trace,
+            calls,
             outcome,
         }
+    }
+
+    /// The timed calls of one kind, in their order.
+    pub(super) fn calls_of(&self, point: Point) -> impl Iterator<Item = &Call> {
+        self.calls.iter().filter(move |call| call.point == point)
     }
 
     /// About what it takes of memory.
@@ -121,6 +132,7 @@ impl Record {
             + size_of::<Trace>()
             + size_of_val(&*self.inputs)
             + size_of_val(&*self.trace.left_out)
+            + size_of_val(&*self.calls)
             + passes
             + name(&self.request_id)
             + name(&self.request.model)
@@ -136,17 +148,8 @@ const PLUGIN: usize = 128;
 impl Asked {
     fn of(ask: Ask<'_>, signals: &Signals) -> Self {
         let Ask { request, headers, bodyless, model, priority, .. } = ask;
-        let shown = |name: &str| {
-            name.chars()
-                .scan(0, |bytes, letter| {
-                    *bytes += letter.len_utf8();
-                    (*bytes <= LONGEST_NAME).then_some(letter)
-                })
-                .collect::<String>()
-                .into_boxed_str()
-        };
         Self {
-            model: model.map(shown),
+            model: model.map(|name| shown(name).into()),
             priority,
             bodyless,
             prompt_tokens: request.tokens(signals.bytes_per_token),
@@ -165,6 +168,7 @@ impl Input {
         let age = snapshot.scrape_age(slot, now);
         Self {
             slot,
+            life: snapshot.life(slot),
             fresh: snapshot.fresh(slot, now),
             age_ms: age.map_or(f32::NAN, |age| age.as_secs_f32() * 1e3),
             waiting: value(snapshot.waiting(slot, now)),
@@ -176,6 +180,11 @@ impl Input {
             hit_tokens: short(signals.prefix.tokens(slot)),
         }
     }
+}
+
+/// As much of a model's name as is kept or told anywhere: 256 bytes at most.
+pub fn shown(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(LONGEST_NAME)).unwrap_or(name)
 }
 
 fn short(tokens: u64) -> u32 {

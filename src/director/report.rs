@@ -13,6 +13,8 @@ pub struct Prediction {
     pub prompt_tokens: u64,
     /// Of these, the tokens that the chosen endpoint was expected to have in its cache.
     pub cached_tokens: u64,
+    /// The tokens that a candidate was expected to have on average.
+    pub(super) average_cached: u64,
     /// The prompt as its body was read.
     pub(super) prompt: Prompt,
     /// Blocks of the prompt that the index believed the endpoint to have.
@@ -62,11 +64,17 @@ impl Director {
 
     fn learn(&self, report: &Report<'_>) {
         let prompt = report.prediction.prompt;
+        if let Some(cached) = report.usage.cached {
+            report.endpoint.live.cached().told(cached, report.usage.prompt);
+        }
         if let Some(model) = report.model.filter(|_| prompt.text) {
             let tokens = report.usage.prompt;
             if let Some(ratio) = self.calibration.learn(model, prompt.text_bytes, tokens) {
                 self.metrics.calibrated(model, ratio.ratio());
             }
+        }
+        if let Some(cached) = report.usage.cached {
+            self.metrics.avoided.count(cached, report.prediction.average_cached);
         }
         if let Some(affinity) = &self.rules.load().affinity {
             affinity.calibrated(self.calibration.of_all());
@@ -83,7 +91,7 @@ impl Prediction {
             text: request.is_text(),
             media: request.media,
         };
-        Self { prompt_tokens, cached_tokens, prompt, believed: 0, settled: 0 }
+        Self { prompt_tokens, cached_tokens, average_cached: 0, prompt, believed: 0, settled: 0 }
     }
 
     /// The same for an endpoint of which nothing was foretold.

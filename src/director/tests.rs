@@ -14,6 +14,7 @@ mod admission;
 mod explain;
 mod handlers;
 mod reports;
+mod spread;
 
 /// Endpoints that list a base model and adapters each; the last adapter runs there, in one of two slots.
 fn pool(lists: &[Option<(&str, &[&str])>]) -> Arc<ArcSwap<Snapshot>> {
@@ -85,7 +86,11 @@ fn random() -> Profile {
     let Build::Picker(picker) = find(&[PLUGINS], "random-picker").unwrap().build else {
         panic!("a picker")
     };
-    let picker = PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
+    let picker = PickerStep {
+        name: "picker".into(),
+        type_name: "random-picker",
+        picker: picker(Parameters::Null).unwrap(),
+    };
     Profile { filters: Vec::new(), scorers: Vec::new(), picker }
 }
 
@@ -114,6 +119,7 @@ fn reached(director: &Director, model: &str) -> Vec<String> {
     names
 }
 
+// FR-165
 #[test]
 fn two_models_in_a_pool_are_kept_apart_and_what_nobody_serves_goes_anywhere() {
     let pool = pool(&[Some(("llama", &["sql"])), Some(("qwen", &[])), None]);
@@ -172,7 +178,12 @@ fn without_signals_what_is_in_flight_decides_whatever_the_policy() {
         panic!("a scorer")
     };
     let scorer = build(Parameters::Null).unwrap().into();
-    let scorers = vec![ScorerStep { name: "kv".into(), weight: 1.0, scorer }];
+    let scorers = vec![ScorerStep {
+        name: "kv".into(),
+        type_name: "kv-cache-utilization-scorer",
+        weight: 1.0,
+        scorer,
+    }];
     let director = by(Profile { scorers, ..random() }, &pool);
     let busy = decide(&director, "m", None, 1);
     let id = busy.endpoints[0].id;
@@ -203,6 +214,7 @@ fn a_request_without_a_body_does_not_take_an_unknown_server_for_an_idle_one() {
     assert_eq!(placed[0].rung, Rung::Policy);
 }
 
+// FR-065
 #[test]
 fn an_endpoint_that_does_not_answer_is_taken_only_when_no_other_is_left() {
     let pool = pool(&[None, None]);

@@ -5,11 +5,19 @@
 
 use std::ops::Deref;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use crate::metrics::{Labels, Metrics, Series};
-use crate::pool::{Endpoint, InFlight, Prompt};
+use prometheus::local::LocalHistogram;
+
+use crate::metrics::{Chosen, Labels, Metrics, Series, Spent};
+use crate::pool::{Endpoint, EndpointSpec, InFlight, Prompt};
 use crate::request::{Seen, Usage};
+
+/// Events of an answer after which the times between them are told.
+const GAPS: u64 = 64;
+
+/// The code of an error that the model server answers with.
+const MODEL_SERVER: &str = "ModelServerError";
 
 /// The flow of requests that name none.
 const DEFAULT_FLOW: &str = "default-flow";
@@ -22,17 +30,31 @@ pub(in crate::extproc) struct Account {
     placed: Option<Placed>,
     answer: Answer,
     ended: Option<&'static str>,
+    /// How long the request waited for an endpoint.
+    queued: Duration,
+    /// The code of its error, if it had one.
+    error: Option<&'static str>,
     /// What a request that was refused asked for.
     refused: Option<Box<str>>,
 }
 
 /// How a request ended.
 #[derive(Debug)]
-pub(in crate::extproc) struct Ending {
+pub struct Ending {
     /// When its headers came.
     pub(in crate::extproc) received: Instant,
+    /// When its stream was gone.
+    pub(in crate::extproc) at: Instant,
     /// The label of its outcome.
     pub(in crate::extproc) outcome: &'static str,
+    /// The label of its error.
+    pub(in crate::extproc) error: Option<&'static str>,
+    /// The status of its answer; 0 when none was seen.
+    pub(in crate::extproc) status: u16,
+    /// When the first token of its answer came.
+    pub(in crate::extproc) first_token: Option<Instant>,
+    /// Who had it last; none where it had no place.
+    pub(in crate::extproc) endpoint: Option<Arc<Endpoint>>,
     /// What was asked for.
     pub(in crate::extproc) model: Option<Box<str>>,
     /// Whether that is an adapter.
@@ -47,8 +69,13 @@ struct Placed {
     endpoint: Arc<Endpoint>,
     in_flight: InFlight,
     series: Running,
+    /// Times between events that are not in the series yet; none before there are any. Put there one by one they cost a
+    /// fifth of all CPU where two threads answer requests for one model.
+    gaps: Option<Box<LocalHistogram>>,
     /// The model that the server is asked for; none when the API names no model.
     target: Option<Box<str>>,
+    /// The objective of the request; none where the pool knows of none.
+    objective: Option<Box<str>>,
 }
 
 /// Counts one request as running until dropped.
@@ -74,6 +101,23 @@ impl Drop for Running {
     fn drop(&mut self) {
         self.0.running.dec();
     }
+}
+
+/// What is known of a request that has an endpoint.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::extproc) struct Known<'a> {
+    /// Who answers.
+    pub(in crate::extproc) endpoint: &'a Endpoint,
+    /// The model that the server is asked for.
+    pub(in crate::extproc) target: Option<&'a str>,
+    /// Whether that is an adapter.
+    pub(in crate::extproc) adapter: bool,
+    /// An objective that the pool knows.
+    pub(in crate::extproc) objective: Option<&'a str>,
+    /// How long the request waited for an endpoint.
+    pub(in crate::extproc) queued: Duration,
+    /// From the headers of the request to the first token of an answer that is streamed.
+    pub(in crate::extproc) first_token: Option<Duration>,
 }
 
 /// What went by of the answer.
@@ -103,6 +147,8 @@ pub(in crate::extproc) enum Sight {
 pub(in crate::extproc) struct Who<'a> {
     pub(in crate::extproc) model: Option<&'a str>,
     pub(in crate::extproc) target: Option<&'a str>,
+    /// An objective that the pool knows.
+    pub(in crate::extproc) objective: Option<&'a str>,
     pub(in crate::extproc) fairness_id: Option<&'a str>,
     pub(in crate::extproc) priority: i32,
 }
@@ -115,6 +161,8 @@ impl Account {
             placed: None,
             answer: Answer::default(),
             ended: None,
+            queued: Duration::ZERO,
+            error: None,
             refused: None,
         }
     }
@@ -134,11 +182,16 @@ impl Account {
         bytes: usize,
     ) {
         let series = self.series(who);
-        series.requests.inc();
+        series.placed(endpoint.id.epoch, || chosen(&endpoint));
         if bytes > 0 {
             series.request_size.observe(bytes as f64);
         }
-        self.runs(endpoint, in_flight, series, who.target);
+        self.runs(endpoint, in_flight, series, who);
+    }
+
+    /// The request was not given a place by the decision.
+    pub(in crate::extproc) fn unplaced(&self, who: Who<'_>) {
+        self.series(who).unplaced();
     }
 
     /// The model that the request is placed for was chosen by the rule of this object.
@@ -146,6 +199,27 @@ impl Account {
         if let Some(placed) = &self.placed {
             placed.series.rewritten(object);
         }
+    }
+
+    /// The request was held until there was an endpoint.
+    pub(in crate::extproc) fn queued(&mut self, queued: Duration) {
+        self.queued = queued;
+    }
+
+    /// What is known of the request by now; none where it has no endpoint.
+    pub(in crate::extproc) fn known(&self) -> Option<Known<'_>> {
+        let Placed { endpoint, in_flight, target, objective, .. } = self.placed.as_ref()?;
+        let first = self.answer.first_token.filter(|_| self.answer.streaming);
+        Some(Known {
+            endpoint,
+            target: target.as_deref(),
+            adapter: in_flight.adapts(),
+            objective: objective.as_deref(),
+            queued: self.queued,
+            first_token: first
+                .zip(self.received)
+                .map(|(at, from)| at.saturating_duration_since(from)),
+        })
     }
 
     /// The request has the place that another stream gave it, where it is counted already.
@@ -161,7 +235,7 @@ impl Account {
             Some(at) => in_flight.computing(Prompt { tokens, at, streams, loads: false }),
             None => in_flight,
         };
-        self.runs(endpoint, in_flight, self.series(who), who.target);
+        self.runs(endpoint, in_flight, self.series(who), who);
     }
 
     fn runs(
@@ -169,10 +243,11 @@ impl Account {
         endpoint: Arc<Endpoint>,
         in_flight: InFlight,
         series: Arc<Series>,
-        target: Option<&str>,
+        who: Who<'_>,
     ) {
-        let (series, target) = (Running::begin(series), target.map(Into::into));
-        self.placed = Some(Placed { endpoint, in_flight, series, target });
+        let (series, target) = (Running::begin(series), who.target.map(Into::into));
+        let objective = who.objective.map(Into::into);
+        self.placed = Some(Placed { endpoint, in_flight, series, gaps: None, target, objective });
     }
 
     /// Whether anything of the body of the answer passed.
@@ -186,10 +261,15 @@ impl Account {
     }
 
     /// The request was refused; only the first refusal counts.
-    pub(in crate::extproc) fn refused(&mut self, who: Who<'_>, outcome: &'static str, code: &str) {
+    pub(in crate::extproc) fn refused(
+        &mut self,
+        who: Who<'_>,
+        outcome: &'static str,
+        code: &'static str,
+    ) {
         if self.ended.is_none() {
             self.series(who).error(code);
-            self.ended = Some(outcome);
+            (self.ended, self.error) = (Some(outcome), Some(code));
             self.refused = who.target.map(Into::into);
         }
     }
@@ -239,9 +319,14 @@ impl Account {
         if seen.events == 0 || !self.answer.streaming {
             return;
         }
-        if let (Some(last), Some(placed)) = (self.answer.last_event.replace(now), &self.placed) {
+        if let (Some(last), Some(placed)) = (self.answer.last_event.replace(now), &mut self.placed)
+        {
             let gap = seconds(Some(last), now) / f64::from(seen.events);
-            (0..seen.events).for_each(|_| placed.series.itl.observe(gap));
+            let gaps = placed.gaps.get_or_insert_with(|| Box::new(placed.series.itl.local()));
+            (0..seen.events).for_each(|_| gaps.observe(gap));
+            if self.answer.events % GAPS < u64::from(seen.events) {
+                gaps.flush();
+            }
         }
     }
 
@@ -259,9 +344,13 @@ impl Account {
             400..500 => "upstream_4xx",
             _ => "upstream_5xx",
         });
+        if let (Some(usage), Some(placed)) = (usage, &mut self.placed) {
+            placed.in_flight.told(usage.completion);
+        }
         let Placed { series, endpoint, target, .. } = self.placed.as_ref()?;
         if self.answer.status >= 400 {
-            series.error("ModelServerError");
+            series.error(MODEL_SERVER);
+            self.error = Some(MODEL_SERVER);
         }
         series.duration.observe(seconds(self.received, now));
         series.response_size.observe(self.answer.bytes as f64);
@@ -272,6 +361,23 @@ impl Account {
             series.ttft.observe(seconds(self.received, first));
         }
         (self.answer.status < 400).then_some((&**endpoint, target.as_deref()))
+    }
+
+    /// Whether the server began to answer as it should.
+    pub(in crate::extproc) fn well_begun(&self) -> bool {
+        self.answer.status < 400 && self.answer.bytes > 0
+    }
+
+    /// Events of the answer's stream that passed.
+    pub(in crate::extproc) fn events(&self) -> u64 {
+        self.answer.events
+    }
+
+    /// The request took so many tokens.
+    pub(in crate::extproc) fn spent(&self, spent: Spent) {
+        if let Some(Placed { series, objective, .. }) = &self.placed {
+            series.spent(objective.as_deref().unwrap_or_default(), spent);
+        }
     }
 
     /// The stream is gone. None where no headers came, or where it was said before.
@@ -294,8 +400,20 @@ impl Account {
         }
         let placed = self.placed.take();
         let adapter = placed.as_ref().is_some_and(|placed| placed.in_flight.adapts());
-        let model = placed.and_then(|placed| placed.target).or_else(|| self.refused.take());
-        Some(Ending { received, outcome, model, adapter, events: self.answer.events })
+        let (endpoint, target) = placed.map(|it| (it.endpoint, it.target)).unzip();
+        let Answer { status, first_token, events, .. } = self.answer;
+        Some(Ending {
+            received,
+            at: now,
+            outcome,
+            error: self.error,
+            status,
+            first_token,
+            endpoint,
+            model: target.flatten().or_else(|| self.refused.take()),
+            adapter,
+            events,
+        })
     }
 
     fn tokens(&self, series: &Series, usage: Usage, now: Instant) {
@@ -326,6 +444,16 @@ impl Account {
             fairness_id: who.fairness_id.unwrap_or(DEFAULT_FLOW),
             priority: who.priority,
         })
+    }
+}
+
+/// The endpoint as metrics name it.
+fn chosen(endpoint: &Endpoint) -> Chosen {
+    let EndpointSpec { name, namespace, address, .. } = &endpoint.spec;
+    Chosen {
+        name: name.as_str().into(),
+        namespace: namespace.as_str().into(),
+        port: address.port(),
     }
 }
 

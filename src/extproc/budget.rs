@@ -3,6 +3,12 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// What a held piece costs beside its message: its slice, and the reply that will carry it.
+const PIECE: usize = 256;
+
+/// Bytes of a message around the piece of a body in it, at most.
+const AROUND: usize = 64;
+
 /// Bytes that may be held at once, and how many are.
 #[derive(Debug)]
 pub struct Budget {
@@ -50,6 +56,11 @@ impl Share {
         taken
     }
 
+    /// What it takes of the budget.
+    pub(in crate::extproc) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
     /// Gives everything back.
     pub(in crate::extproc) fn clear(&mut self) {
         if self.bytes > 0 {
@@ -64,9 +75,29 @@ impl Drop for Share {
     }
 }
 
+/// Bytes of memory that a held piece of a body takes.
+///
+/// Its message is rounded up to a size that the allocator has, as jemalloc does: four sizes between two powers of two. A
+/// piece of 64 KiB takes 80; without this a full budget would take a quarter more than it says. A quarter is added for what no
+/// budget sees: messages on their way, and memory that was freed and goes back to the system seconds later. Without it 200
+/// bodies of 1 MB took 79 to 82 MiB under a budget of 64.
+pub(in crate::extproc) fn cost(piece: usize) -> usize {
+    let message = piece + AROUND;
+    let taken = message.next_multiple_of(message.next_power_of_two() / 8);
+    taken + taken / 4 + PIECE
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_piece_costs_what_the_allocator_takes_for_its_message() {
+        let cases = [(0, 64), (64, 128), (1000, 1280), (16_000, 16_384), (65_536, 81_920)];
+        for (piece, taken) in cases {
+            assert_eq!(cost(piece), taken + taken / 4 + PIECE, "{piece}");
+        }
+    }
 
     #[test]
     fn shares_never_exceed_the_budget_and_give_back_what_they_took() {

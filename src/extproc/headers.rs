@@ -9,7 +9,7 @@ use bytes::Bytes;
 use smallvec::SmallVec;
 
 use crate::schedule::Headers;
-use crate::wire::{HeaderMap, HeaderValue};
+use crate::wire;
 
 /// Longest header name that is compared without regard to case.
 const LONGEST_NAME: usize = 64;
@@ -43,14 +43,21 @@ const REMOVED: &[&str] = &[
     "x-slo-ttft-ms",
 ];
 
-/// What a request's headers say.
+/// What is asked for.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::extproc) struct Line<'a> {
+    /// `:path`, else what a proxy in front kept of it.
+    pub(in crate::extproc) path: Option<&'a [u8]>,
+    pub(in crate::extproc) method: Option<&'a [u8]>,
+    original_path: Option<&'a [u8]>,
+    forwarded_path: Option<&'a [u8]>,
+}
+
+/// What a request's headers say beside. Values are copies: slices of a message would keep all of it, and what was received
+/// with it, for as long as the request lasts.
 #[derive(Clone, Debug, Default)]
 pub(in crate::extproc) struct RequestHeaders {
-    /// `:path`, else what a proxy in front kept of it.
-    pub(in crate::extproc) path: Option<Bytes>,
-    pub(in crate::extproc) method: Option<Bytes>,
     pub(in crate::extproc) request_id: Option<Bytes>,
-    pub(in crate::extproc) content_type: Option<Bytes>,
     pub(in crate::extproc) content_length: bool,
     /// The body is compressed, so it is not read.
     pub(in crate::extproc) encoded: bool,
@@ -63,8 +70,6 @@ pub(in crate::extproc) struct RequestHeaders {
     pub(in crate::extproc) removed: SmallVec<[&'static str; 2]>,
     /// What plugins read.
     pub(in crate::extproc) asked: Headers,
-    original_path: Option<Bytes>,
-    forwarded_path: Option<Bytes>,
 }
 
 /// A header with a deprecated name; the current one wins unless it is empty.
@@ -85,39 +90,47 @@ pub(in crate::extproc) struct ResponseHeaders {
 }
 
 impl RequestHeaders {
-    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at. Those that are `wanted` are kept as
-    /// they are.
-    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize, wanted: &[Arc<str>]) -> Self {
-        let mut read = Self::default();
-        let take = |name: &[u8], value: Bytes| {
-            read.asked.take(wanted, name, &value);
-            read.take(name, value);
+    /// Reads an encoded header map of at most `limit` bytes; what is beyond is not looked at. Those that are `wanted` are
+    /// kept as they are.
+    pub(in crate::extproc) fn read<'a>(
+        headers: &'a [u8],
+        limit: usize,
+        wanted: &[Arc<str>],
+    ) -> (Line<'a>, Self) {
+        let (mut line, mut read) = (Line::default(), Self::default());
+        let take = |name: &[u8], value| {
+            read.asked.take(wanted, name, value);
+            if !line.take(name, value) {
+                read.take(name, value);
+            }
         };
         if !for_each(headers, limit, take) {
             read.removed = SmallVec::from_slice(REMOVED);
         }
-        let Self { path, original_path, forwarded_path, .. } = &mut read;
-        *path = path.take().or_else(|| original_path.take()).or_else(|| forwarded_path.take());
-        read
+        line.path = line.path.or(line.original_path).or(line.forwarded_path);
+        (line, read)
     }
 
-    fn take(&mut self, name: &[u8], value: Bytes) {
+    /// Whether a header stands there under its old name that counts, or would.
+    pub(in crate::extproc) fn old_names(&self) -> bool {
+        let aliased = [&self.fairness_id, &self.model_rewrite, &self.objective];
+        aliased.into_iter().any(|header| header.deprecated.is_some())
+    }
+
+    fn take(&mut self, name: &[u8], value: &[u8]) {
         match name {
-            b":path" => self.path = filled(value),
-            b":method" => self.method = Some(value),
             b"content-encoding" => self.encoded = !value.eq_ignore_ascii_case(b"identity"),
             b"content-length" => self.content_length = true,
-            b"content-type" => self.content_type = Some(value),
             b"x-request-id" => self.request_id = filled(value).filter(|id| printable(id)),
-            b"x-original-path" => self.original_path = filled(value),
-            b"x-forwarded-path" => self.forwarded_path = filled(value),
-            b"x-gateway-destination-endpoint" => self.destination = Some(value),
+            b"x-gateway-destination-endpoint" => {
+                self.destination = Some(Bytes::copy_from_slice(value));
+            }
             _ if name.starts_with(b"x-") => self.take_control(name, value),
             _ => {}
         }
     }
 
-    fn take_control(&mut self, name: &[u8], value: Bytes) {
+    fn take_control(&mut self, name: &[u8], value: &[u8]) {
         let Ok(at) = REMOVED.binary_search_by(|known| known.as_bytes().cmp(name)) else { return };
         let Some(&name) = REMOVED.get(at) else { return };
         if !self.removed.contains(&name) {
@@ -135,6 +148,21 @@ impl RequestHeaders {
     }
 }
 
+impl<'a> Line<'a> {
+    /// Takes a header in if it is one of the line's.
+    fn take(&mut self, name: &[u8], value: &'a [u8]) -> bool {
+        let part = match name {
+            b":path" => &mut self.path,
+            b":method" => &mut self.method,
+            b"x-original-path" => &mut self.original_path,
+            b"x-forwarded-path" => &mut self.forwarded_path,
+            _ => return false,
+        };
+        *part = Some(value).filter(|value| !value.is_empty());
+        true
+    }
+}
+
 impl Aliased {
     /// The value as text; none when it is absent, empty or no UTF-8.
     pub(in crate::extproc) fn text(&self) -> Option<&str> {
@@ -143,31 +171,36 @@ impl Aliased {
 }
 
 impl ResponseHeaders {
-    /// Reads a header map of at most `limit` bytes; what is beyond is not looked at.
-    pub(in crate::extproc) fn read(headers: HeaderMap, limit: usize) -> Self {
+    /// Reads an encoded header map of at most `limit` bytes; what is beyond is not looked at.
+    pub(in crate::extproc) fn read(headers: &[u8], limit: usize) -> Self {
         let mut read = Self::default();
         for_each(headers, limit, |name, value| match name {
-            b":status" | b"status" => read.status = number(&value).unwrap_or(read.status),
+            b":status" | b"status" => read.status = number(value).unwrap_or(read.status),
             b"content-encoding" => read.encoded = !value.eq_ignore_ascii_case(b"identity"),
             b"content-length" => read.content_length = true,
-            b"content-type" => read.content_type = Some(value),
+            b"content-type" => read.content_type = Some(Bytes::copy_from_slice(value)),
             _ => {}
         });
         read
     }
 }
 
-/// Calls `take` with each name in lower case and its value; false when there are more than the limit lets be seen.
-fn for_each(headers: HeaderMap, limit: usize, mut take: impl FnMut(&[u8], Bytes)) -> bool {
+/// Calls `take` with each name in lower case and its value; false when there are more than the limit lets be seen, or more
+/// than can be read.
+pub(in crate::extproc) fn for_each<'a>(
+    headers: &'a [u8],
+    limit: usize,
+    mut take: impl FnMut(&[u8], &'a [u8]),
+) -> bool {
     let mut seen = 0;
-    for HeaderValue { key, value, raw_value } in headers.headers {
-        let value = if raw_value.is_empty() { value } else { raw_value };
+    for header in wire::Headers::of(headers) {
+        let Ok((key, value)) = header else { return false };
         seen += key.len() + value.len();
         if seen > limit {
             return false;
         }
         if !key.iter().any(u8::is_ascii_uppercase) {
-            take(&key, value);
+            take(key, value);
         } else if key.len() <= LONGEST_NAME {
             take(&key.to_ascii_lowercase(), value);
         }
@@ -180,8 +213,8 @@ fn printable(id: &[u8]) -> bool {
     id.len() <= LONGEST_ID && id.iter().all(u8::is_ascii_graphic)
 }
 
-fn filled(value: Bytes) -> Option<Bytes> {
-    (!value.is_empty()).then_some(value)
+fn filled(value: &[u8]) -> Option<Bytes> {
+    (!value.is_empty()).then(|| Bytes::copy_from_slice(value))
 }
 
 fn number(text: &[u8]) -> Option<u16> {
@@ -190,7 +223,10 @@ fn number(text: &[u8]) -> Option<u16> {
 
 #[cfg(test)]
 mod tests {
+    use prost::Message;
+
     use super::*;
+    use crate::wire::{HeaderMap, HeaderValue};
 
     fn map(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
         let header = |&(key, value): &(&'static str, &'static str)| HeaderValue {
@@ -202,7 +238,13 @@ mod tests {
     }
 
     fn read(pairs: &[(&'static str, &'static str)]) -> RequestHeaders {
-        RequestHeaders::read(map(pairs), 1 << 17, &[])
+        RequestHeaders::read(&map(pairs).encode_to_vec(), 1 << 17, &[]).1
+    }
+
+    fn path(pairs: &[(&'static str, &'static str)]) -> Option<String> {
+        let encoded = map(pairs).encode_to_vec();
+        let (line, _) = RequestHeaders::read(&encoded, 1 << 17, &[]);
+        line.path.map(|path| String::from_utf8(path.to_owned()).unwrap())
     }
 
     #[test]
@@ -210,22 +252,26 @@ mod tests {
         assert!(REMOVED.windows(2).all(|pair| pair[0] < pair[1]));
     }
 
+    // FR-014
     #[test]
     fn values_are_read_from_either_field_and_names_in_any_case() {
         let mut headers = map(&[("X-Request-ID", "raw")]);
-        assert_eq!(RequestHeaders::read(headers.clone(), 1000, &[]).request_id.unwrap(), "raw");
-        headers.headers[0].value = std::mem::take(&mut headers.headers[0].raw_value);
-        assert_eq!(RequestHeaders::read(headers, 1000, &[]).request_id.unwrap(), "raw");
+        let id = |headers: &HeaderMap| {
+            RequestHeaders::read(&headers.encode_to_vec(), 1000, &[]).1.request_id.unwrap()
+        };
+        assert_eq!(id(&headers), "raw");
+        headers.headers[0].value = Bytes::from_static(b"text");
+        assert_eq!(id(&headers), "raw", "of two values the raw one counts");
+        headers.headers[0].raw_value.clear();
+        assert_eq!(id(&headers), "text");
     }
 
     #[test]
     fn the_path_falls_back_to_what_a_proxy_kept() {
-        assert_eq!(
-            read(&[("x-forwarded-path", "/f"), ("x-original-path", "/o")]).path.unwrap(),
-            "/o"
-        );
-        assert_eq!(read(&[("x-original-path", "/o"), (":path", "/p")]).path.unwrap(), "/p");
-        assert_eq!(read(&[(":path", ""), ("x-forwarded-path", "/f")]).path.unwrap(), "/f");
+        let (old, newer) = (("x-forwarded-path", "/f"), ("x-original-path", "/o"));
+        assert_eq!(path(&[old, newer]).unwrap(), "/o");
+        assert_eq!(path(&[newer, (":path", "/p")]).unwrap(), "/p");
+        assert_eq!(path(&[(":path", ""), old]).unwrap(), "/f");
     }
 
     #[test]
@@ -237,6 +283,7 @@ mod tests {
         assert_eq!(read(&[]).model_rewrite.text(), None);
     }
 
+    // FR-029
     #[test]
     fn control_headers_that_the_client_sent_are_removed_once_each() {
         let forged = [
@@ -252,15 +299,25 @@ mod tests {
         let mut headers = map(&[(":path", "/v1/models")]);
         headers.headers.extend(std::iter::repeat_n(headers.headers[0].clone(), 100_000));
         headers.headers.push(map(&[("x-request-id", "late")]).headers.remove(0));
-        let read = RequestHeaders::read(headers, 1 << 10, &[]);
+        let (_, read) = RequestHeaders::read(&headers.encode_to_vec(), 1 << 10, &[]);
         assert_eq!(read.request_id, None);
         assert_eq!(read.removed.len(), REMOVED.len(), "what was not seen may be forged");
     }
 
     #[test]
+    fn a_header_map_that_cannot_be_read_is_read_as_far_as_it_can() {
+        let mut headers = map(&[("x-request-id", "early"), ("accept", "*/*")]).encode_to_vec();
+        headers.pop();
+        let (_, read) = RequestHeaders::read(&headers, 1 << 10, &[]);
+        assert_eq!(read.request_id.unwrap(), "early");
+        assert_eq!(read.removed.len(), REMOVED.len(), "what was not read may be forged");
+    }
+
+    #[test]
     fn what_plugins_read_is_kept_and_nothing_else() {
         let sent = [("X-Session", "s"), ("x-slo-ttft-ms", "20"), ("accept", "*/*")];
-        let asked = |wanted: &[Arc<str>]| RequestHeaders::read(map(&sent), 1000, wanted).asked;
+        let encoded = map(&sent).encode_to_vec();
+        let asked = |wanted: &[Arc<str>]| RequestHeaders::read(&encoded, 1000, wanted).1.asked;
         let headers = asked(&["x-session".into(), "x-slo-ttft-ms".into()]);
         assert_eq!(headers.find("x-session"), Some(&b"s"[..]));
         assert_eq!(headers.find("x-slo-ttft-ms"), Some(&b"20"[..]), "though it is taken off");
@@ -270,8 +327,10 @@ mod tests {
 
     #[test]
     fn the_status_of_an_answer_is_read_under_either_name() {
-        assert_eq!(ResponseHeaders::read(map(&[(":status", "503")]), 100).status, 503);
-        assert_eq!(ResponseHeaders::read(map(&[("status", "200")]), 100).status, 200);
-        assert_eq!(ResponseHeaders::read(map(&[(":status", "x")]), 100).status, 0);
+        let status =
+            |name, value| ResponseHeaders::read(&map(&[(name, value)]).encode_to_vec(), 100).status;
+        assert_eq!(status(":status", "503"), 503);
+        assert_eq!(status("status", "200"), 200);
+        assert_eq!(status(":status", "x"), 0);
     }
 }

@@ -1,15 +1,15 @@
 //! Dynamic metadata: what a gateway tells beside the headers, and what it is told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::net::SocketAddr;
-use std::sync::Arc;
 
+use bytes::Bytes;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
 use crate::director::Decision;
-use crate::pool::{Allowed, Endpoint, Subset};
-use crate::wire::Metadata;
+use crate::pool::{Allowed, Subset};
+use crate::wire::{Metadata, Structure};
 
 /// The header and the metadata key that carry the chosen endpoint.
 pub const DESTINATION: &str = "x-gateway-destination-endpoint";
@@ -57,6 +57,12 @@ pub(in crate::extproc) fn subset(metadata: &Metadata) -> Option<Hint> {
     Some(read)
 }
 
+/// What is taken for metadata that cannot be read: a hint that allows nothing, since there may have been one.
+pub(in crate::extproc) fn unreadable() -> Metadata {
+    let fields = BTreeMap::from([(SUBSET.to_owned(), Value { kind: None })]);
+    Metadata { filter_metadata: HashMap::from([(SUBSET_NAMESPACE.to_owned(), Struct { fields })]) }
+}
+
 /// The endpoint that the gateway says has served the request.
 pub(in crate::extproc) fn served(metadata: &Metadata) -> Option<SocketAddr> {
     served_text(metadata.filter_metadata.get(NAMESPACE)?)?.parse().ok()
@@ -83,32 +89,21 @@ fn served_text(fields: &Struct) -> Option<&str> {
 }
 
 /// What the gateway's load balancer is told: `destination`, the same as in the header, and the scores if there are any.
-pub(in crate::extproc) fn chosen(destination: &str, decision: &Decision) -> Struct {
-    let mut fields = BTreeMap::from([(DESTINATION.to_owned(), text(destination.to_owned()))]);
+pub(in crate::extproc) fn chosen(destination: &str, decision: &Decision) -> Bytes {
+    let mut fields = Structure::empty();
+    fields.text(DESTINATION, destination);
     if !decision.scores.is_empty() {
-        let scores = decision.scores.iter().map(score).collect();
-        fields.insert(SCORES.to_owned(), nested(scores));
+        let mut scores = Structure::empty();
+        for (endpoint, score) in &decision.scores {
+            scores.number(&endpoint.spec.address.to_string(), f64::from(*score));
+        }
+        fields.nested(SCORES, &scores);
     }
-    Struct { fields: BTreeMap::from([(NAMESPACE.to_owned(), nested(fields))]) }
-}
-
-fn score((endpoint, score): &(Arc<Endpoint>, f32)) -> (String, Value) {
-    let value = Value { kind: Some(Kind::NumberValue(f64::from(*score))) };
-    (endpoint.spec.address.to_string(), value)
-}
-
-fn nested(fields: BTreeMap<String, Value>) -> Value {
-    Value { kind: Some(Kind::StructValue(Struct { fields })) }
-}
-
-fn text(text: String) -> Value {
-    Value { kind: Some(Kind::StringValue(text)) }
+    fields.within(NAMESPACE)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
-
     use prost_types::ListValue;
 
     use super::*;
@@ -121,6 +116,10 @@ mod tests {
 
     fn only(entries: &[&str]) -> Subset {
         Subset::Only(entries.iter().map(|entry| Allowed::parse(entry).unwrap()).collect())
+    }
+
+    fn text(text: String) -> Value {
+        Value { kind: Some(Kind::StringValue(text)) }
     }
 
     fn list(values: Vec<Value>) -> Value {
@@ -145,9 +144,8 @@ mod tests {
     fn an_empty_or_unreadable_hint_allows_nothing() {
         let number = Value { kind: Some(Kind::NumberValue(1.0)) };
         assert_eq!(hint(list(vec![])), Hint { subset: only(&[]), malformed: false });
-        for value in
-            [number.clone(), nested(BTreeMap::new()), list(vec![number]), text("pod".to_owned())]
-        {
+        let nested = Value { kind: Some(Kind::StructValue(Struct::default())) };
+        for value in [number.clone(), nested, list(vec![number]), text("pod".to_owned())] {
             assert_eq!(hint(value), Hint { subset: only(&[]), malformed: true });
         }
     }

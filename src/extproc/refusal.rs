@@ -4,12 +4,14 @@
 //! an answer, not a fault: the gateway passes it on whatever its failure mode.
 
 use std::borrow::Cow;
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::json;
 
 use crate::director::Rejection;
 use crate::extproc::reply::set;
+use crate::flow::Unheld;
 use crate::request::{BodyError, Dialect};
 use crate::wire::processing_response::Response;
 use crate::wire::{
@@ -17,14 +19,18 @@ use crate::wire::{
     ProcessingResponse,
 };
 
-/// Seconds after which a refused client may try again.
-const RETRY_AFTER: &str = "1";
+/// When a refused client may try again, unless more is known.
+const RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Why a request is refused.
 #[derive(Debug)]
 pub(in crate::extproc) enum Refusal {
     /// The director has no place for it.
     Rejected(Rejection),
+    /// There is no endpoint, and it may not wait for one; when to try again.
+    Unheld(Unheld, Duration),
+    /// It has waited for an endpoint, and this process is about to end.
+    Stopping,
     /// The body cannot be what its path says.
     Malformed(BodyError),
     /// The API names its model, the body and the headers do not.
@@ -65,6 +71,24 @@ impl Refusal {
                 let (status, reason, details) = rejected(rejection);
                 terms(status, reason, details, rejection.reason())
             }
+            Self::Unheld(Unheld::Full, _) => terms(
+                503,
+                Some("rejected-no-endpoints"),
+                "hold_full",
+                "no endpoint is there yet, and too many requests wait for one",
+            ),
+            Self::Unheld(Unheld::TooLong, _) => terms(
+                503,
+                Some("rejected-no-endpoints"),
+                "hold_too_long",
+                "no endpoint is there yet, and none is expected soon enough",
+            ),
+            Self::Stopping => terms(
+                503,
+                Some("rejected-no-endpoints"),
+                "stopping",
+                "no endpoint is there yet, and this picker is about to stop",
+            ),
             Self::Malformed(error) => Terms {
                 message: Cow::Owned(error.to_string()),
                 ..terms(400, None, "malformed_body", "")
@@ -100,6 +124,11 @@ impl Refusal {
         self.terms().code
     }
 
+    /// When its client may try again.
+    fn retry_after(&self) -> Duration {
+        if let Self::Unheld(_, after) = self { *after } else { RETRY_AFTER }
+    }
+
     /// The answer in the client's dialect, with these headers and its own.
     pub(in crate::extproc) fn reply(
         &self,
@@ -109,7 +138,7 @@ impl Refusal {
         let terms = self.terms();
         headers.extend(terms.reason.map(|reason| set("x-llm-d-request-dropped-reason", reason)));
         if matches!(terms.status, 429 | 503) {
-            headers.push(set("retry-after", RETRY_AFTER));
+            headers.push(set("retry-after", self.retry_after().as_secs().to_string()));
         }
         let grpc = dialect == Dialect::Grpc;
         if !grpc {
@@ -134,6 +163,7 @@ fn rejected(rejection: &Rejection) -> (u16, Option<&'static str>, &'static str) 
     match rejection {
         Rejection::NotSynced => (503, Some("rejected-no-endpoints"), "not_synced"),
         Rejection::NoEndpoints => (503, Some("rejected-no-endpoints"), "no_endpoints"),
+        Rejection::NoneAllowed => (503, Some("rejected-no-endpoints"), "none_allowed"),
         Rejection::Saturated => (429, Some("rejected-saturated"), "saturated"),
         Rejection::Shed => (429, Some("rejected-saturated"), "shed"),
         Rejection::NoProfile => (400, None, "no_profile"),

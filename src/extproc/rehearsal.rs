@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
+use prost::Message as _;
 use serde::{Deserialize, Serialize};
 
 use crate::director::{Director, Explanation};
@@ -71,7 +72,11 @@ impl Rehearsal {
             exchange.subset = Subset::Only(subset.split(',').filter_map(Allowed::parse).collect());
         }
         for message in self.messages() {
-            if exchange.receive(message, now) == Next::Decide {
+            let mut next = exchange.receive(message, now);
+            while next == Next::Proceed {
+                next = exchange.proceed();
+            }
+            if next == Next::Decide {
                 break;
             }
         }
@@ -85,7 +90,8 @@ impl Rehearsal {
     fn messages(self) -> impl Iterator<Item = ProcessingRequest> {
         let Self { headers, body, subset: _ } = self;
         let header = |(key, raw_value)| HeaderValue { key, raw_value, ..HeaderValue::default() };
-        let headers = Some(HeaderMap { headers: headers.into_iter().map(header).collect() });
+        let headers = HeaderMap { headers: headers.into_iter().map(header).collect() };
+        let headers = Some(headers.encode_to_vec().into());
         let head = HttpHeaders { headers, end_of_stream: body.is_empty() };
         let body = (!body.is_empty()).then_some(HttpBody { body, end_of_stream: true });
         let message =

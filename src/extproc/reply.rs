@@ -1,7 +1,6 @@
 //! Messages to the gateway.
 
 use bytes::Bytes;
-use prost_types::Struct;
 
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_response::Response;
@@ -27,7 +26,8 @@ pub(in crate::extproc) struct Change {
     /// The new body in one piece; the old one stays when none is given.
     pub(in crate::extproc) body: Option<Bytes>,
     pub(in crate::extproc) clear_route_cache: bool,
-    pub(in crate::extproc) metadata: Option<Struct>,
+    /// For the gateway, by namespace: an encoded structure.
+    pub(in crate::extproc) metadata: Option<Bytes>,
 }
 
 /// Answers headers.
@@ -90,7 +90,7 @@ pub(in crate::extproc) fn parts(mut piece: Bytes, max: usize) -> impl Iterator<I
 }
 
 impl Change {
-    fn into_parts(self) -> (Option<Struct>, Option<CommonResponse>) {
+    fn into_parts(self) -> (Option<Bytes>, Option<CommonResponse>) {
         let Self { headers, body, clear_route_cache, metadata } = self;
         let body_mutation = body.map(|body| BodyMutation { mutation: Some(Mutation::Body(body)) });
         (

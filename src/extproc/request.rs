@@ -8,22 +8,22 @@ use bytes::Bytes;
 
 use crate::director::{Decision, Director};
 use crate::extproc::account::Who;
-use crate::extproc::headers::RequestHeaders;
+use crate::extproc::headers::{Line, RequestHeaders};
 use crate::extproc::refusal::Refusal;
 use crate::extproc::reply::{self, Change, Side};
-use crate::extproc::{BodyMode, Exchange, metadata};
-use crate::pool::Endpoint;
+use crate::extproc::{BodyMode, Exchange, budget};
 use crate::prefix::{Chain, Hashing};
 use crate::recording::Blocks;
 use crate::request::{Api, Parsed, Parsers, Reading, Scan, rewrite};
-use crate::schedule::Relay;
-use crate::wire::{HeaderMutation, HttpBody, HttpHeaders};
+use crate::wire::{HttpBody, HttpHeaders};
 
-/// What a held piece costs beside its bytes: its slice, and the reply that will carry it.
-const PIECE: usize = 256;
+/// Pieces of at most this many bytes are copied when they are held: the longest frame of HTTP/2 that we take, which is all
+/// that can be a slice of a larger buffer.
+const SMALL: usize = 16 * 1024;
 
-/// Pieces below this many bytes are copied when they are held.
-const SMALL: usize = 4096;
+/// Bytes of a body that are read at a time: 0.2 ms for text full of escapes. Gateways mostly send fewer at once, but a
+/// buffered body comes as one.
+const SLICE: usize = 128 * 1024;
 
 /// How far the request is.
 #[derive(Debug)]
@@ -50,6 +50,10 @@ pub(in crate::extproc) struct Held {
     hashing: Option<Hashing>,
     pieces: Vec<Bytes>,
     len: usize,
+    /// What is not read yet of the last piece.
+    unread: Bytes,
+    /// How the body ends with the last piece; none while more will come.
+    ended: Option<Ended>,
 }
 
 /// A request that waits for its decision.
@@ -94,6 +98,27 @@ impl Phase {
 }
 
 impl Held {
+    /// Whether there is something to read that has come.
+    pub(in crate::extproc) fn lags(&self) -> bool {
+        !self.unread.is_empty()
+    }
+
+    /// Takes a piece, and reads its beginning.
+    fn take(&mut self, piece: Bytes, keep: bool) {
+        let (now, later) = piece.split_at_checked(SLICE).unwrap_or((&piece, &[]));
+        self.read(now);
+        self.unread = piece.slice_ref(later);
+        if keep && !piece.is_empty() {
+            self.pieces.push(unpinned(piece));
+        }
+    }
+
+    /// Reads on in the last piece.
+    fn read_on(&mut self) {
+        let slice = self.unread.split_to(self.unread.len().min(SLICE));
+        self.read(&slice);
+    }
+
     /// Reads a piece; a fault of the reader's costs what the body says, not the request.
     fn read(&mut self, piece: &[u8]) {
         let read = AssertUnwindSafe(|| match &mut self.hashing {
@@ -106,6 +131,25 @@ impl Held {
     }
 }
 
+impl Asked {
+    /// Whether more of the body may come.
+    pub(in crate::extproc) fn open(&self) -> bool {
+        self.ended == Ended::Open
+    }
+
+    /// Keeps a further piece of a body that is not read; the length of all.
+    pub(in crate::extproc) fn keep(&mut self, piece: Bytes, end_of_stream: bool) -> usize {
+        self.len += piece.len();
+        if !piece.is_empty() {
+            self.pieces.push(unpinned(piece));
+        }
+        if end_of_stream {
+            self.ended = Ended::Body;
+        }
+        self.len
+    }
+}
+
 impl Exchange {
     pub(in crate::extproc) fn request_headers(&mut self, message: HttpHeaders, now: Instant) {
         if !matches!(self.phase, Phase::Headers) {
@@ -115,10 +159,15 @@ impl Exchange {
             self.anomaly("no_header_map");
         }
         let headers = message.headers.unwrap_or_default();
-        self.head =
-            RequestHeaders::read(headers, self.settings.header_limit, &self.director.headers());
-        self.api = api_of(&self.head, self.settings.parsers);
+        let (line, head) =
+            RequestHeaders::read(&headers, self.settings.header_limit, &self.director.headers());
+        self.head = head;
+        self.join_trace(&headers);
+        self.api = api_of(line, self.settings.parsers);
         self.priority = self.director.routes().priority(self.head.objective.text(), None);
+        if !self.head.removed.is_empty() {
+            self.warn_of_headers();
+        }
         let mode = self.modes().request;
         self.account.received(self.api.map_or("unknown", Api::name), mode.name(), now);
         if message.end_of_stream {
@@ -145,12 +194,27 @@ impl Exchange {
         }
     }
 
+    /// Counts what the client may believe of its control headers and is not so.
+    fn warn_of_headers(&self) {
+        let warn = |kind: &str| {
+            self.director.metrics().header_warnings.with_label_values(&[kind]).inc();
+        };
+        if self.head.old_names() {
+            warn("deprecated_name");
+        }
+        let objective = self.head.objective.text();
+        if objective.is_some() && self.director.routes().objective(objective).is_none() {
+            warn("unknown_objective");
+        }
+    }
+
     pub(in crate::extproc) fn request_body(&mut self, message: HttpBody) {
         let HttpBody { body, end_of_stream } = message;
         match &self.phase {
             Phase::Body(_) => self.read(body, end_of_stream),
             Phase::Relaying => self.relay(body, end_of_stream),
             Phase::Headers => self.anomaly("body_before_headers"),
+            Phase::Deciding { .. } if self.waits() => self.keep(body, end_of_stream),
             Phase::Deciding { .. } | Phase::Trailers | Phase::Done if body.is_empty() => {
                 self.anomaly("duplicate_eos");
             }
@@ -165,6 +229,10 @@ impl Exchange {
             Phase::Body(reading) => self.finish(*reading, Ended::Trailers),
             Phase::Relaying | Phase::Trailers => self.push(reply::trailers(Side::Request)),
             Phase::Done => self.anomaly("duplicate_request_trailers"),
+            Phase::Deciding { mut asked, target } if self.waits() && asked.open() => {
+                asked.ended = Ended::Trailers;
+                self.phase = Phase::Deciding { asked, target };
+            }
             before @ (Phase::Headers | Phase::Deciding { .. }) => {
                 self.anomaly("unexpected_request_trailers");
                 self.phase = before;
@@ -191,7 +259,7 @@ impl Exchange {
     fn reading(&self) -> Held {
         let scan = if self.head.encoded { Scan::opaque() } else { Scan::new(self.api) };
         let hashing = self.director.hashing().filter(|_| !self.observed);
-        Held { scan, hashing, pieces: Vec::new(), len: 0 }
+        Held { scan, hashing, pieces: Vec::new(), len: 0, unread: Bytes::new(), ended: None }
     }
 
     fn read(&mut self, piece: Bytes, end_of_stream: bool) {
@@ -201,25 +269,38 @@ impl Exchange {
         if !self.observed && reading.len > self.settings.body_limit {
             return self.refuse(&Refusal::TooLarge(self.settings.body_limit));
         }
-        if !self.observed && !self.share.grow(piece.len() + PIECE) {
+        if !self.observed && !self.share.grow(budget::cost(piece.len())) {
             return self.refuse(&Refusal::BudgetSpent);
         }
-        reading.read(&piece);
-        if !self.observed && !piece.is_empty() {
-            reading.pieces.push(unpinned(piece));
+        reading.take(piece, !self.observed);
+        if end_of_stream || buffered {
+            reading.ended = Some(if end_of_stream { Ended::Body } else { Ended::Open });
         }
-        if (end_of_stream || buffered)
-            && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
+        self.finish_read();
+    }
+
+    /// Reads on in a long piece.
+    pub(in crate::extproc) fn read_on(&mut self) {
+        if let Phase::Body(held) = &mut self.phase {
+            held.read_on();
+            self.finish_read();
+        }
+    }
+
+    /// Goes on to the decision if all of the body is read.
+    fn finish_read(&mut self) {
+        let Phase::Body(held) = &self.phase else { return };
+        if let (false, Some(ended)) = (held.lags(), held.ended)
+            && let Phase::Body(held) = std::mem::replace(&mut self.phase, Phase::Done)
         {
-            let ended = if end_of_stream || !buffered { Ended::Body } else { Ended::Open };
-            self.finish(*reading, ended);
+            self.finish(*held, ended);
         }
     }
 
     /// The body is read as far as it will be.
     fn finish(&mut self, held: Held, ended: Ended) {
         let truncated = ended == Ended::Open && self.modes().request == BodyMode::BufferedPartial;
-        let Held { scan, hashing, pieces, len } = held;
+        let Held { scan, hashing, pieces, len, unread: _, ended: _ } = held;
         let lenient = truncated || self.observed;
         let parsed = if lenient { Ok(scan.finish_truncated()) } else { scan.finish() };
         let parsed = match parsed {
@@ -278,35 +359,11 @@ impl Exchange {
             && matches!(self.phase, Phase::Body(_))
             && let Phase::Body(reading) = std::mem::replace(&mut self.phase, Phase::Done)
         {
-            let Held { scan, hashing: _, pieces, len } = *reading;
+            let Held { scan, pieces, len, .. } = *reading;
             let (parsed, chain, ended) = (scan.finish_truncated(), Chain::default(), Ended::Open);
             self.route(&parsed);
             self.observe(&Asked { parsed, chain, bodyless: false, pieces, len, ended });
         }
-    }
-
-    /// Charges what another stream has decided: an observer takes part in accounting alone.
-    fn observe(&mut self, asked: &Asked) {
-        self.phase = Phase::Trailers;
-        self.answer.expect(self.api, None);
-        let destination = self
-            .head
-            .destination
-            .as_ref()
-            .and_then(|at| std::str::from_utf8(at).ok()?.parse().ok());
-        let Some(endpoint) = destination.and_then(|address| self.director.endpoint_at(address))
-        else {
-            return;
-        };
-        let model = asked.parsed.model_name();
-        let who = Who {
-            model,
-            target: model,
-            fairness_id: fairness_id(&self.head, &self.director),
-            priority: self.priority,
-        };
-        let prompt = (asked.parsed.prompt_tokens, asked.parsed.stream);
-        self.account.observed(who, endpoint, prompt);
     }
 
     /// Sends the request on to where it was placed.
@@ -346,9 +403,11 @@ impl Exchange {
         if ended == Ended::Trailers {
             self.push(reply::trailers(Side::Request));
         }
+        let routes = self.director.routes();
         let who = Who {
             model,
             target: target.as_deref().or(model),
+            objective: routes.objective(self.head.objective.text()),
             fairness_id: fairness_id(&self.head, &self.director),
             priority: self.priority,
         };
@@ -366,7 +425,10 @@ impl Exchange {
     fn send_held(&mut self, pieces: Vec<Bytes>, ended: Ended) {
         match ended {
             Ended::Headers => {}
-            Ended::Open => self.phase = Phase::Relaying,
+            Ended::Open => {
+                self.send(Side::Request, pieces, false);
+                self.phase = Phase::Relaying;
+            }
             Ended::Body | Ended::Trailers => self.send(Side::Request, pieces, ended == Ended::Body),
         }
     }
@@ -384,51 +446,19 @@ impl Exchange {
             self.phase = Phase::Trailers;
         }
     }
-
-    /// What a decision changes of the headers, as a difference: what is set anew and what a client may not send.
-    fn change(&self, decision: &Decision) -> Change {
-        let shown = decision.endpoints.len().min(self.settings.destinations);
-        let destination =
-            listed(decision.endpoints.get(..shown).unwrap_or_default(), decision.relay);
-        let metadata = metadata::chosen(&String::from_utf8_lossy(&destination), decision);
-        let mut set_headers = vec![reply::set(metadata::DESTINATION, destination)];
-        if self.head.request_id.is_none() {
-            set_headers.push(reply::set("x-request-id", self.request_id()));
-        }
-        let relayed = decision.endpoints.first().filter(|_| decision.relay.is_some());
-        set_headers.extend(relayed.map(|rank| reply::set(Relay::HEADER, rank.destination.clone())));
-        let forged = |name: &&&str| relayed.is_none() || **name != Relay::HEADER;
-        let removed = self.head.removed.iter().filter(forged);
-        let remove_headers = removed.map(|&name| name.to_owned()).collect();
-        Change {
-            headers: Some(HeaderMutation { set_headers, remove_headers }),
-            body: None,
-            clear_route_cache: true,
-            metadata: Some(metadata),
-        }
-    }
 }
 
 /// Whose request it is: what the header of the fairness id says, else whose session an agent names.
-fn fairness_id<'a>(head: &'a RequestHeaders, director: &Director) -> Option<&'a str> {
+pub(in crate::extproc) fn fairness_id<'a>(
+    head: &'a RequestHeaders,
+    director: &Director,
+) -> Option<&'a str> {
     head.fairness_id.text().or_else(|| director.agent(&head.asked))
 }
 
 /// A piece that may be held: a small one is copied, as it would keep the whole message in memory that it came in.
 fn unpinned(piece: Bytes) -> Bytes {
-    if piece.len() < SMALL { Bytes::copy_from_slice(&piece) } else { piece }
-}
-
-/// The endpoints as the destination header has them, or what relays to them: a list with commas, of one mostly.
-fn listed(endpoints: &[Arc<Endpoint>], relay: Option<Relay>) -> Bytes {
-    let told = |endpoint: &Arc<Endpoint>| match relay {
-        Some(relay) => Bytes::from(relay.address(endpoint).to_string()),
-        None => endpoint.destination.clone(),
-    };
-    match endpoints {
-        [one] => told(one),
-        several => Bytes::from(several.iter().map(told).collect::<Vec<_>>().join(&b',')),
-    }
+    if piece.len() <= SMALL { Bytes::copy_from_slice(&piece) } else { piece }
 }
 
 fn set_length(change: &mut Change, len: usize) {
@@ -438,13 +468,10 @@ fn set_length(change: &mut Change, len: usize) {
 }
 
 /// The API that the path names; without a path none, which leaves it to the body, unless no parser could read that.
-fn api_of(head: &RequestHeaders, parsers: Parsers) -> Option<Api> {
-    let text = |value: &Option<Bytes>| {
-        value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
-    };
-    match text(&head.path) {
+fn api_of(line: Line<'_>, parsers: Parsers) -> Option<Api> {
+    match line.path.map(String::from_utf8_lossy) {
         Some(path) => {
-            let method = text(&head.method).unwrap_or_else(|| "POST".to_owned());
+            let method = String::from_utf8_lossy(line.method.unwrap_or(b"POST"));
             Some(Api::of(&path, &method, parsers))
         }
         None => (!parsers.contains(Parsers::GUESSED)).then_some(Api::Passthrough),

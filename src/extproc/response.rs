@@ -45,6 +45,11 @@ impl Answer {
             renamed.map(|(client, server)| Box::new((client.to_owned(), server.to_owned())));
     }
 
+    /// The client's name for the model, where the server knows it by another.
+    pub(in crate::extproc) fn client_model(&self) -> Option<&str> {
+        self.renamed.as_deref().map(|(client, _)| client.as_str())
+    }
+
     /// Whether its headers have come.
     pub(in crate::extproc) fn began(&self) -> bool {
         self.phase != Phase::Headers
@@ -92,7 +97,7 @@ impl Exchange {
         }
         self.observe_late();
         let headers =
-            ResponseHeaders::read(message.headers.unwrap_or_default(), self.settings.header_limit);
+            ResponseHeaders::read(&message.headers.unwrap_or_default(), self.settings.header_limit);
         self.answer.status = headers.status;
         self.answer.read(&headers);
         let streaming = self.answer.reader.as_ref().is_some_and(|reader| reader.streaming());
@@ -118,6 +123,8 @@ impl Exchange {
         self.push(reply::headers(Side::Response, change));
         if message.end_of_stream {
             self.complete(now);
+        } else if self.modes().response == BodyMode::None {
+            self.sum_up();
         }
     }
 
@@ -151,8 +158,12 @@ impl Exchange {
         self.answer.phase = Phase::Done;
     }
 
+    /// The answer has ended with the message that was answered last.
     fn complete(&mut self, now: Instant) {
         self.answer.phase = Phase::Trailers;
+        if let Some(tracked) = &mut self.tracked {
+            tracked.completed = Some(now);
+        }
         let usage = self.answer.reader.as_ref().and_then(|reader| reader.usage());
         let answered = self.account.completed(usage, now);
         if let (Some((endpoint, model)), Some(usage)) = (answered, usage) {
@@ -160,6 +171,7 @@ impl Exchange {
             let (chain, prediction) = (&self.chain, self.prediction);
             self.director.reported(Report { endpoint, chain, model, prediction, usage });
         }
+        self.sum_up();
     }
 
     /// An answer whose model is renamed gets another length, which its headers must not belie. In buffered mode the

@@ -8,6 +8,7 @@ use crate::wire::{HttpHeaders, ProcessingRequest};
 
 use self::rig::{CHAT, Rig, word};
 
+mod hold;
 mod observed;
 mod passed;
 mod prefix;
@@ -15,9 +16,12 @@ mod rig;
 mod routes;
 mod sequences;
 mod shed;
+mod traced;
+mod waiting;
 
 const PICKED: &str = "RH x-gateway-destination-endpoint";
 
+// FR-002
 #[test]
 fn full_duplex_holds_the_headers_until_the_body_is_read_and_sends_it_on_as_it_came() {
     let mut rig = Rig::new(4, 4);
@@ -31,6 +35,7 @@ fn full_duplex_holds_the_headers_until_the_body_is_read_and_sends_it_on_as_it_ca
     assert_eq!(rig.in_flight(), 0);
 }
 
+// FR-008
 #[test]
 fn an_empty_last_piece_ends_the_body_that_was_held() {
     let mut rig = Rig::new(4, 4);
@@ -38,6 +43,16 @@ fn an_empty_last_piece_ends_the_body_that_was_held() {
         rig.chat().body(CHAT, false).body("", true).said(),
         [PICKED, &format!("RB {CHAT}!")]
     );
+}
+
+// FR-008
+#[test]
+fn a_body_without_a_byte_is_as_good_as_none() {
+    let mut rig = Rig::new(4, 4);
+    rig.headers(&[(":path", "/v1/models"), (":method", "GET")], false).body("", true);
+    assert_eq!(rig.said(), [PICKED, "RB !"]);
+    assert_eq!(rig.answer(&[(":status", "200")], true).said(), ["SH"]);
+    assert_eq!(rig.outcome(), "ok");
 }
 
 #[test]
@@ -57,6 +72,7 @@ fn a_request_without_a_body_is_placed_by_its_headers() {
     assert_eq!(rig.outcome(), "ok");
 }
 
+// FR-042
 #[test]
 fn a_body_that_nothing_reads_passes_piece_by_piece() {
     let mut rig = Rig::new(4, 4);
@@ -303,4 +319,17 @@ fn an_answer_that_is_not_to_be_looked_at_is_unobserved() {
     let count = [(":path", "/v1/messages/count_tokens"), (":method", "POST")];
     rig.headers(&count, false).body("{}", true).answer(&[(":status", "200")], true);
     assert_eq!(rig.outcome(), "unobserved");
+}
+
+#[test]
+fn metadata_that_cannot_be_read_may_have_been_a_hint_and_allows_nothing() {
+    let mut rig = Rig::new(4, 4);
+    let headers = Some(rig::map(&[(":path", "/v1/models")]));
+    rig.receive(ProcessingRequest {
+        request: Some(Message::RequestHeaders(HttpHeaders { headers, end_of_stream: true })),
+        metadata_context: Bytes::from_static(b"\x0a\x07cut"),
+        ..ProcessingRequest::default()
+    });
+    assert_eq!(rig.said(), ["IM 503"]);
+    assert!(rig.metric("lodesman_protocol_anomalies_total{kind=\"malformed_metadata\"} 1"));
 }

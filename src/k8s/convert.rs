@@ -13,6 +13,10 @@ use super::types::{LegacyPool, Pod, Pool};
 use crate::config::{LabelSelector, TargetPorts};
 use crate::pool::{EndpointSpec, FailureMode};
 
+use self::leaving::{DRAIN, Word};
+
+pub(super) use self::leaving::{Emptied, Leaving, emptied};
+
 /// The annotation of a pod that says which of its target ports serve, comma separated; the first that is there counts.
 const ACTIVE_PORTS: [&str; 2] =
     ["llm-d.ai/active-ports", "inference.networking.k8s.io/active-ports"];
@@ -112,6 +116,14 @@ pub(super) struct Member {
     labels: BTreeMap<String, String>,
     /// The ports that serve; none when all do.
     active: Option<Active>,
+    /// Whether it says that it is to drain, and why.
+    leaving: Option<Leaving>,
+    /// Whether it is ready.
+    ready: bool,
+    /// Where it runs; empty where that is not said.
+    node: Box<str>,
+    /// The first [`SHOWN`] characters of an annotation that should say so and says nothing.
+    unread: Option<String>,
     /// Seconds since 1970.
     created: i64,
     /// Tells the later of two pods of one second; 0 where versions are no numbers.
@@ -124,22 +136,31 @@ impl Item for Member {
 
     fn size(&self) -> usize {
         let labels = self.labels.iter().map(|(key, value)| LABEL + key.len() + value.len());
-        size_of::<Self>() + self.other_ips.len() * size_of::<IpAddr>() + labels.sum::<usize>()
+        size_of::<Self>()
+            + self.node.len()
+            + self.other_ips.len() * size_of::<IpAddr>()
+            + labels.sum::<usize>()
     }
 }
 
-/// The pod as a member; none while it is not ready, has no address, ends or has ended.
+/// The pod as a member; none while it is not ready, has no address or has ended. One that ends stays until it has ended,
+/// so that what it still does is known.
 ///
 /// Readiness gates are part of the condition `Ready`, so they count.
 pub(super) fn member(pod: Pod) -> Option<Member> {
-    let ready = |condition: &super::types::pod::Condition| {
-        condition.kind == "Ready" && condition.status == "True"
-    };
     let ended = matches!(pod.status.phase.as_deref(), Some("Failed" | "Succeeded"));
     let ending = pod.metadata.deletion_timestamp.is_some();
-    if ended || ending || !pod.status.conditions.iter().any(ready) {
+    if ended || !(pod.has("Ready") || ending) {
         return None;
     }
+    let said = pod.annotations().get(DRAIN).map(|text| Word::read(text));
+    let unread = match said {
+        Some(Word::Unread(text)) => Some(text.chars().take(SHOWN).collect()),
+        Some(Word::No | Word::Yes | Word::Until(_)) | None => None,
+    };
+    let leaving = leaving::leaving(&pod, said);
+    let ready = pod.has("Ready");
+    let node = pod.spec.node_name.as_deref().unwrap_or_default().into();
     let ip: IpAddr = pod.status.pod_ip.as_deref()?.parse().ok()?;
     let ips = pod.status.pod_ips.iter().filter_map(|other| other.ip.parse().ok());
     let other_ips = ips.filter(|other| *other != ip).collect();
@@ -149,7 +170,21 @@ pub(super) fn member(pod: Pod) -> Option<Member> {
     let version = pod.resource_version().and_then(|version| version.parse().ok()).unwrap_or(0);
     let (name, namespace) = (pod.name_any(), pod.namespace().unwrap_or_default());
     let (uid, labels) = (pod.uid().unwrap_or_default(), pod.metadata.labels.unwrap_or_default());
-    Some(Member { name, namespace, uid, ip, other_ips, labels, active, created, version })
+    Some(Member {
+        name,
+        namespace,
+        uid,
+        ip,
+        other_ips,
+        labels,
+        active,
+        leaving,
+        ready,
+        node,
+        unread,
+        created,
+        version,
+    })
 }
 
 /// The ports of a pod that serve, as an annotation says.
@@ -210,6 +245,30 @@ impl Member {
         idle.then_some(Idle { pod: &self.name, annotation, value })
     }
 
+    /// The pod's UID.
+    pub(super) fn uid(&self) -> &str {
+        &self.uid
+    }
+
+    /// The node that it runs on; empty where that is not said.
+    pub(super) fn node(&self) -> &str {
+        &self.node
+    }
+
+    /// Whether it is to drain: by what it says itself, else since its node is emptied.
+    pub(super) fn leaving(&self, emptied: Option<Emptied>) -> Option<Leaving> {
+        let by_node = |Emptied(reason)| Leaving { reason, until: None, serves: self.ready };
+        self.leaving.or_else(|| emptied.map(by_node))
+    }
+
+    /// What is wrong with an annotation that should say whether to drain.
+    pub(super) fn misread(&self) -> Option<String> {
+        let (pod, value) = (&self.name, self.unread.as_ref()?);
+        Some(format!(
+            "pod {pod}: annotation {DRAIN}={value:?} is neither true, false nor a time such as 2026-01-31T12:00:00Z"
+        ))
+    }
+
     /// Greater for a younger pod, and no two are equal.
     fn youth(&self) -> (i64, u64, &str) {
         (self.created, self.version, &self.uid)
@@ -227,5 +286,6 @@ impl Member {
     }
 }
 
+mod leaving;
 #[cfg(test)]
 mod tests;

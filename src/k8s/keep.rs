@@ -1,19 +1,21 @@
 //! The task that owns the view: sees what is listed, tells what that means.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::Outlets;
-use super::convert::{Member, Said};
+use super::convert::{Emptied, Leaving, Member, Said};
 use super::events::Notice;
 use super::follow::{Listing, changed};
 use super::view::{Outcome, Trouble, View};
-use crate::pool::Event;
 use crate::pool::readiness::Readiness;
+use crate::pool::{Drain, Event};
 
 /// How long changes are gathered, so that a burst of them is one.
 pub(super) const BURST: Duration = Duration::from_millis(20);
@@ -24,6 +26,8 @@ pub(super) struct Keeper {
     pub(super) view: View,
     pub(super) pool: watch::Receiver<Listing<Said>>,
     pub(super) pods: watch::Receiver<Listing<Member>>,
+    /// Those that are about to be emptied; none come where nodes are not watched.
+    pub(super) nodes: watch::Receiver<Listing<Emptied>>,
     /// Which pods are to be listed.
     pub(super) labels: watch::Sender<Option<Arc<str>>>,
     /// The pool, for notices.
@@ -47,6 +51,7 @@ impl Keeper {
             tokio::select! {
                 () = changed(&mut self.pool) => {}
                 () = changed(&mut self.pods) => {}
+                () = changed(&mut self.nodes) => {}
                 () = until(again) => {}
                 () = outlets.events.closed() => return,
             }
@@ -58,6 +63,7 @@ impl Keeper {
         let now = Instant::now();
         let (pool, pods) = (self.pool.borrow_and_update(), self.pods.borrow_and_update());
         self.view.pool(&pool, now);
+        self.view.nodes(&self.nodes.borrow_and_update());
         self.view.outcome(&pool, &pods, now)
     }
 
@@ -76,7 +82,7 @@ impl Keeper {
 
     /// None when nobody listens.
     async fn tell(&mut self, outcome: Outcome, outlets: &Outlets) -> Option<()> {
-        let Outcome { labels, endpoints, failure_mode, missing, asking, warning, again: _ } =
+        let Outcome { labels, endpoints, leaving, failure_mode, missing, asking, warning, .. } =
             outcome;
         self.labels.send_if_modified(|now| {
             let changed = *now != labels;
@@ -88,6 +94,8 @@ impl Keeper {
         });
         outlets.events.send(Event::FailureMode(failure_mode)).await.ok()?;
         if let Some(endpoints) = endpoints {
+            // First, so that no new endpoint is taken for one that stays.
+            outlets.events.send(Event::Drains(drains(leaving))).await.ok()?;
             self.endpoints = endpoints.len();
             outlets.events.send(Event::Endpoints(endpoints)).await.ok()?;
         }
@@ -101,6 +109,18 @@ impl Keeper {
         });
         Some(())
     }
+}
+
+/// What the pool is to know of pods that leave. The time of day is the pods' own; a clock that is wrong ends a drain early
+/// or late.
+fn drains(leaving: Vec<(Box<str>, Leaving)>) -> HashMap<Box<str>, Drain> {
+    let (now, today) = (Instant::now(), Timestamp::now());
+    let drain = |Leaving { reason, until, serves }: Leaving| {
+        let left = until.map(|until| until.duration_since(today).try_into().unwrap_or_default());
+        let until = left.map(|left: Duration| now.checked_add(left).unwrap_or(now).into_std());
+        Drain { reason, until, serves }
+    };
+    leaving.into_iter().map(|(uid, leaving)| (uid, drain(leaving))).collect()
 }
 
 /// True when the text is another one now.

@@ -18,6 +18,8 @@ pub(crate) struct Kind {
     place: Place,
     /// The only object that is asked for, without which nothing is served; none for all.
     object: Option<String>,
+    /// Whether it is of the cluster, not of a namespace.
+    cluster: bool,
     /// What is off without it.
     purpose: &'static str,
     progress: Mutex<Progress>,
@@ -51,18 +53,37 @@ impl Kind {
         place: &Place,
         purpose: &'static str,
     ) -> Arc<Self> {
+        Arc::new(Self::in_namespace((group, plural), object, place, purpose))
+    }
+
+    /// All objects of a kind that is in no namespace.
+    pub(super) fn of_cluster(
+        kind: (&str, &str),
+        place: &Place,
+        purpose: &'static str,
+    ) -> Arc<Self> {
+        Arc::new(Self { cluster: true, ..Self::in_namespace(kind, None, place, purpose) })
+    }
+
+    fn in_namespace(
+        (group, plural): (&str, &str),
+        object: Option<&str>,
+        place: &Place,
+        purpose: &'static str,
+    ) -> Self {
         let name = if group.is_empty() { plural.to_owned() } else { format!("{plural}.{group}") };
         let (state, restarts) = (State::Starting, BTreeMap::default());
         let progress = Progress { state, heard: None, restarts, full: false };
-        Arc::new(Self {
+        Self {
             name,
             plural: plural.to_owned(),
             group: group.to_owned(),
             place: place.clone(),
             object: object.map(str::to_owned),
+            cluster: false,
             purpose,
             progress: Mutex::new(progress),
-        })
+        }
     }
 
     /// How it goes now.
@@ -159,7 +180,9 @@ impl Kind {
 
     /// What to do where it is not permitted. A pool of another name is not permitted either.
     fn advice(&self) -> &'static str {
-        if self.object.is_some() {
+        if self.cluster {
+            "add the rule to a ClusterRole and bind our service account to it by a ClusterRoleBinding"
+        } else if self.object.is_some() {
             "add the rule to a Role in this namespace and bind our service account to it there, or is --pool-name wrong?"
         } else {
             "add the rule to a Role in this namespace and bind our service account to it there"
@@ -215,6 +238,9 @@ mod tests {
         assert_eq!(
             kind.rule(),
             r#"{apiGroups: ["llm-d.ai"], resources: ["inferenceobjectives"], verbs: [list, watch]}"#
+        );
+        assert!(
+            Kind::of_cluster(("", "nodes"), &place(), "drains").advice().contains("ClusterRole")
         );
         assert_eq!(Kind::new(("", "pods"), None, &place(), "endpoints").name, "pods");
     }

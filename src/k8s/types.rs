@@ -8,12 +8,14 @@ use kube::discovery::ApiResource;
 use serde::{Deserialize, Serialize};
 
 pub use self::model::ModelSpec;
+pub use self::node::Node;
 pub use self::objective::ObjectiveSpec;
 pub use self::pod::{Pod, PodStatus};
 pub use self::pool::{LegacyPoolSpec, PoolSpec};
 pub use self::rewrite::RewriteSpec;
 
 pub mod model;
+pub mod node;
 pub mod objective;
 pub mod pod;
 pub mod pool;

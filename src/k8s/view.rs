@@ -11,14 +11,15 @@
 //!
 //! What the API server does not answer changes nothing.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::convert::{self, Idle, Member, Said, Target};
+use super::convert::{self, Emptied, Idle, Leaving, Member, Said, Target};
 use super::follow::Listing;
-use crate::pool::{EndpointSpec, FailureMode};
+use crate::pool::{EndpointSpec, FailureMode, Reason};
 
 /// How long the endpoints of a deleted pool stay: it may come back, as by `kubectl replace --force`.
 const GRACE: Duration = Duration::from_secs(30);
@@ -42,6 +43,8 @@ pub(super) struct View {
     listed: bool,
     /// What is to be mended of the pods that were listed last: reason and sentence.
     idle: Option<(&'static str, String)>,
+    /// Nodes that are about to be emptied.
+    emptied: BTreeMap<String, Emptied>,
 }
 
 /// What to tell others.
@@ -51,6 +54,8 @@ pub(super) struct Outcome {
     pub(super) labels: Option<Arc<str>>,
     /// None when they stay as they are.
     pub(super) endpoints: Option<Vec<EndpointSpec>>,
+    /// The pods of the endpoints that are to drain, by UID.
+    pub(super) leaving: Vec<(Box<str>, Leaving)>,
     /// What the pool says of faults.
     pub(super) failure_mode: Option<FailureMode>,
     /// Why we are not ready, in words.
@@ -86,6 +91,7 @@ impl View {
             gone: None,
             listed: false,
             idle: None,
+            emptied: BTreeMap::new(),
         }
     }
 
@@ -113,6 +119,25 @@ impl View {
         self.gone = gone.then(|| self.gone.unwrap_or(now));
     }
 
+    /// Takes in which nodes are about to be emptied.
+    pub(super) fn nodes(&mut self, nodes: &Listing<Emptied>) {
+        self.emptied.clone_from(nodes.items());
+    }
+
+    /// Who is to drain. More than half of the pods on nodes that are cordoned is maintenance of the whole cluster: nobody has
+    /// said that they go soon, and the rest could not bear their load.
+    fn leaving(&self, pods: &Listing<Member>) -> Vec<(Box<str>, Leaving)> {
+        let node = |member: &Member| self.emptied.get(member.node()).copied();
+        let members = || pods.items().values();
+        let cordoned = |member: &&Member| node(member) == Some(Emptied(Reason::NodeCordoned));
+        let few = members().filter(cordoned).count() * 2 <= members().count();
+        let counts = |emptied: &Emptied| few || emptied.0 != Reason::NodeCordoned;
+        let leaving = |member: &Member| {
+            Some((member.uid().into(), member.leaving(node(member).filter(counts))?))
+        };
+        members().filter_map(leaving).collect()
+    }
+
     /// What holds now, with the pods as they are listed.
     pub(super) fn outcome(
         &mut self,
@@ -133,6 +158,7 @@ impl View {
         let complete = pods.complete.as_ref() == Some(&target.labels);
         self.listed |= complete;
         let endpoints = complete.then(|| convert::endpoints(pods.items().values(), &target.ports));
+        let leaving = if complete { self.leaving(pods) } else { Vec::new() };
         self.idle = complete.then(|| idle(&self.namespace, target, pods)).flatten();
         let missing = match (self.listed, self.gone, &pods.trouble) {
             (true, _, _) => None,
@@ -145,6 +171,7 @@ impl View {
         Outcome {
             labels: Some(Arc::clone(&target.labels)),
             endpoints,
+            leaving,
             failure_mode: target.failure_mode,
             missing,
             asking: self.gone.is_none() && pods.trouble.is_none(),
@@ -198,6 +225,9 @@ fn idle(
     if pods.items().is_empty() {
         let labels = &target.labels;
         return Some(("NoPods", format!("no ready pod matches {labels} in namespace {namespace}")));
+    }
+    if let Some(note) = pods.items().values().find_map(Member::misread) {
+        return Some(("UnreadableDrain", note));
     }
     let mut idle = pods.items().values().filter_map(|member| member.idle(&target.ports));
     let Idle { pod, annotation, value } = idle.next()?;

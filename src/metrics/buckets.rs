@@ -95,7 +95,17 @@ pub(super) const PROC: &[f64] = &[
     10.0,
 ];
 
-/// Seconds of a decision, from 5 microseconds to the default deadline and beyond.
+/// Seconds of scheduling, and of one plugin in it.
+pub(super) const SCHEDULING: &[f64] =
+    &[0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1];
+
+/// Seconds of work on an answer.
+pub(super) const ANSWER_PROC: &[f64] = &[
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+    5.0,
+];
+
+/// Seconds of a decision, all bounds of [`SCHEDULING`] among them, from 5 microseconds to the default deadline and beyond.
 pub(super) const DECISION: &[f64] = &[
     0.000_005, 0.000_01, 0.000_02, 0.000_05, 0.000_1, 0.000_2, 0.000_5, 0.001, 0.002, 0.005, 0.01,
     0.02, 0.05, 0.1,

@@ -17,6 +17,8 @@ pub struct LeaderMetrics {
     pub status_blocked: IntGaugeVec,
     /// Kubernetes Events, by result.
     pub events: IntCounterVec,
+    /// Writes of the deletion cost of pods, by result.
+    pub deletion_costs: IntCounterVec,
 }
 
 impl LeaderMetrics {
@@ -43,6 +45,11 @@ impl LeaderMetrics {
             events: new.counters(
                 "lodesman_events_total",
                 "Kubernetes Events that were written, or were not.",
+                &["result"],
+            )?,
+            deletion_costs: new.counters(
+                "lodesman_pod_deletion_cost_writes_total",
+                "Writes of the deletion cost of a pod (--pod-deletion-cost-interval).",
                 &["result"],
             )?,
         })

@@ -11,7 +11,8 @@ use parking_lot::RwLock;
 use prometheus::{Histogram, HistogramVec, IntCounter, IntCounterVec, IntGauge, IntGaugeVec};
 use smallvec::SmallVec;
 
-use super::{Families, buckets};
+use super::tokens::TokenFamilies;
+use super::{Attempts, Chosen, Families, Spent, attempts, buckets, tokens};
 
 /// Distinct values that a label of a client may take.
 const CAP: usize = 1000;
@@ -75,6 +76,8 @@ pub struct Series {
     pub tpot: Histogram,
     /// Seconds between events of a streamed answer.
     pub itl: Histogram,
+    attempts: Arc<attempts::OfModel>,
+    tokens: tokens::OfModel,
     errors: IntCounterVec,
     rewrites: IntCounterVec,
     /// Objects that are shown under their names; at most [`OBJECTS`].
@@ -83,6 +86,23 @@ pub struct Series {
 }
 
 impl Series {
+    /// The endpoint was chosen that has this number for the life of the process; `named` is asked when it is the first
+    /// time.
+    pub fn placed(&self, number: u64, named: impl FnOnce() -> Chosen) {
+        self.requests.inc();
+        self.attempts.placed(number, named);
+    }
+
+    /// A request with this objective took so many tokens; empty for none.
+    pub fn spent(&self, objective: &str, spent: Spent) {
+        self.tokens.spent(objective, spent);
+    }
+
+    /// No endpoint could be chosen.
+    pub fn unplaced(&self) {
+        self.attempts.failed();
+    }
+
     /// Counts a request that failed.
     pub fn error(&self, code: &str) {
         let [model, target, fairness_id, priority] = &self.labels;
@@ -126,6 +146,7 @@ pub(super) struct RequestFamilies {
     ttft: HistogramVec,
     tpot: HistogramVec,
     itl: HistogramVec,
+    tokens: TokenFamilies,
 }
 
 impl RequestFamilies {
@@ -140,11 +161,7 @@ impl RequestFamilies {
                 "Requests that were placed.",
                 &LABELS,
             )?,
-            errors: new.reference_counters(
-                "llm_d_epp_request_error_total",
-                "Requests that failed.",
-                &ERROR_LABELS,
-            )?,
+            errors: errors(new)?,
             rewrites: rewrites(new)?,
             running: new.gauges(
                 "llm_d_epp_request_running",
@@ -189,10 +206,11 @@ impl RequestFamilies {
                 "Time between events of an answer.",
                 buckets::ITL,
             )?,
+            tokens: TokenFamilies::new(new)?,
         })
     }
 
-    fn series(&self, labels: [Box<str>; 4]) -> Series {
+    fn series(&self, labels: [Box<str>; 4], attempts: &Attempts) -> Series {
         let [model, target, fairness_id, priority] = &labels;
         let values: [&str; 4] = [model, target, fairness_id, priority];
         Series {
@@ -208,12 +226,18 @@ impl RequestFamilies {
             ttft: self.ttft.with_label_values(&[&**model, target, fairness_id, priority, "true"]),
             tpot: self.tpot.with_label_values(&values),
             itl: self.itl.with_label_values(&values),
+            attempts: attempts.of(target),
+            tokens: self.tokens.of(model, target),
             errors: self.errors.clone(),
             rewrites: self.rewrites.clone(),
             objects: RwLock::default(),
             labels,
         }
     }
+}
+
+fn errors(new: &Families<'_>) -> prometheus::Result<IntCounterVec> {
+    new.reference_counters("llm_d_epp_request_error_total", "Requests that failed.", &ERROR_LABELS)
 }
 
 fn rewrites(new: &Families<'_>) -> prometheus::Result<IntCounterVec> {
@@ -244,7 +268,12 @@ struct Known {
 type Key = SmallVec<[u8; 128]>;
 
 impl SeriesCache {
-    pub(super) fn find(&self, labels: &Labels<'_>, families: &RequestFamilies) -> Arc<Series> {
+    pub(super) fn find(
+        &self,
+        labels: &Labels<'_>,
+        families: &RequestFamilies,
+        attempts: &Attempts,
+    ) -> Arc<Series> {
         if let Some(series) = self.known.read().find(labels) {
             return series;
         }
@@ -253,7 +282,7 @@ impl SeriesCache {
         let new = || {
             let priority = labels.priority.to_string();
             let values = [labels.model, labels.target, labels.fairness_id, &priority];
-            Arc::new(families.series(values.map(Box::from)))
+            Arc::new(families.series(values.map(Box::from), attempts))
         };
         Arc::clone(known.series.entry(key(&labels)).or_insert_with(new))
     }

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 use crate::pool::{
-    Adapters, EndpointSpec, Event, FailureMode, Models, Names, Outlook, Routes, Sample, Slot,
-    Snapshot, State, Targets,
+    Adapters, Drain, EndpointSpec, Event, FailureMode, Models, Names, Outlook, Phase, Reason,
+    Routes, Sample, Slot, Snapshot, State, Targets,
 };
 
 /// A scrape interval is so much of the time that its sample is fresh.
@@ -48,6 +48,15 @@ pub(in crate::pool) struct EndpointDump {
     /// As its source describes it.
     #[serde(flatten)]
     pub spec: EndpointSpec,
+    /// Where it stands.
+    #[serde(default)]
+    pub state: Phase,
+    /// Why.
+    #[serde(default)]
+    pub state_reason: Reason,
+    /// Since when.
+    #[serde(default)]
+    pub state_seconds: f64,
     /// It seems not to answer.
     pub suspect: bool,
     /// Requests that this process has in flight there.
@@ -134,8 +143,12 @@ impl Snapshot {
             crate::pool::Reading::Fresh(value) => Some(value),
             crate::pool::Reading::Stale | crate::pool::Reading::Unknown => None,
         };
+        let life = self.life(slot)?;
         Some(EndpointDump {
             spec: endpoint.spec.clone(),
+            state: life.phase,
+            state_reason: life.reason,
+            state_seconds: now.saturating_duration_since(life.since).as_secs_f64(),
             suspect: endpoint.live.suspect(now),
             in_flight_requests: endpoint.live.requests(),
             in_flight_prompt_tokens: endpoint.live.prompt_tokens(),
@@ -163,7 +176,10 @@ impl Snapshot {
             slots: adapters.slots,
         });
         Some(PageDump {
-            fresh_for_seconds: scraped.fresh_for.as_secs_f64(),
+            fresh_for_seconds: scraped
+                .fresh_until
+                .saturating_duration_since(scraped.at)
+                .as_secs_f64(),
             waiting: *waiting,
             running: *running,
             kv_usage: *kv_usage,
@@ -202,6 +218,10 @@ impl Dump {
             let dump = self.endpoints.iter().find(|dump| dump.spec.same(&endpoint.spec));
             let Some(dump) = dump else { continue };
             endpoint.live.reach(dump.suspect);
+            if dump.state == Phase::Draining {
+                let drain = Drain { reason: dump.state_reason, ..Drain::ordered() };
+                state.apply(Event::Drain { id: endpoint.id, drain: Some(drain) }, now);
+            }
             let requests = dump.in_flight_requests;
             let tokens = (dump.in_flight_prompt_tokens, dump.in_flight_output_tokens);
             endpoint.live.resume((requests, tokens.0, tokens.1), dump.outlook, now);

@@ -52,6 +52,18 @@ impl EndpointSpec {
         (name, namespace, uid, address)
             == (&other.name, &other.namespace, &other.uid, &other.address)
     }
+
+    /// Whether this is the endpoint of that name, or one of the pod of that name.
+    pub fn is_of(&self, name: &str) -> bool {
+        self.name == name || self.pod() == Some(name)
+    }
+
+    /// The name of its pod; none where there are no pods.
+    pub fn pod(&self) -> Option<&str> {
+        let (pod, rank) = self.name.rsplit_once("-rank-")?;
+        let number = !rank.is_empty() && rank.bytes().all(|byte| byte.is_ascii_digit());
+        (!self.uid.is_empty() && number).then_some(pod)
+    }
 }
 
 /// An endpoint of the pool with what is fixed while it lives.

@@ -5,11 +5,16 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use seqlock::SeqLock;
 use tokio::sync::Notify;
 
+use crate::pool::Phase;
 use crate::pool::activity::Activity;
+use crate::pool::cached::Cached;
 use crate::pool::health::Health;
-use crate::pool::work::{Outlook, Prompt, Ticket, Work};
+use crate::pool::life::Signs;
+use crate::pool::tally::Tally;
+use crate::pool::work::{Outlook, Prompt, Shown, Ticket, UNPROVEN_PROMPTS, Work};
 
 /// Times that tokens of a stream come between two that are taken as samples of a server's speed.
 const SAMPLED: u32 = 7;
@@ -23,13 +28,18 @@ pub struct Live {
     requests: AtomicU32,
     prompt_tokens: AtomicU64,
     decode_tokens: AtomicU64,
+    /// Changes with every sign that a token came out of it; wraps.
+    tokens: AtomicU32,
     /// Locked for a walk over a few names.
     pub(in crate::pool) adapters: Mutex<Activity>,
     /// Told by the first of the requests in flight.
     begun: Notify,
     health: Health,
-    /// Locked for a walk over the prompts that are not computed.
+    cached: Cached,
+    /// Locked for a walk over the prompts that are not computed, and by who changes it.
     work: Mutex<Work>,
+    /// The same for decisions, which read that of every endpoint: they lock nothing and write no memory that they share.
+    shown: SeqLock<Shown>,
 }
 
 impl Live {
@@ -53,14 +63,99 @@ impl Live {
         self.health.reach(unreachable);
     }
 
+    /// Changes with every sign that a token came out of it.
+    pub fn tokens(&self) -> u32 {
+        self.tokens.load(Ordering::Relaxed)
+    }
+
+    /// A probe got a token out of it.
+    pub fn proven(&self) {
+        self.tokens.fetch_add(1, Ordering::Relaxed);
+        self.health.probed(Some(0));
+    }
+
+    /// A probe got none.
+    pub fn probe_failed(&self) {
+        self.health.probed(Some(self.health.strikes().unwrap_or(0).saturating_add(1)));
+    }
+
+    /// No probe can tell whether it works.
+    pub fn unprobed(&self) {
+        self.health.probed(None);
+    }
+
+    /// Whether the last probe told something; before the first none has.
+    pub fn probed(&self) -> bool {
+        self.health.strikes().is_some()
+    }
+
+    /// Waits until something new speaks against it; what came since the last call counts.
+    pub async fn doubted(&self) {
+        self.health.doubted().await;
+    }
+
+    /// Whether it is in quarantine.
+    pub fn held(&self) -> bool {
+        self.health.held()
+    }
+
+    /// Whether it drains.
+    pub fn draining(&self) -> bool {
+        self.health.draining()
+    }
+
+    /// Whether it may have a further prompt while it has no history.
+    pub(in crate::pool) fn has_room(&self) -> bool {
+        let few = usize::try_from(self.requests()).is_ok_and(|it| it < UNPROVEN_PROMPTS);
+        few || self.work.lock().has_room()
+    }
+
+    /// Whether connections to it fail.
+    pub fn unreachable(&self) -> bool {
+        self.health.unreachable()
+    }
+
     /// Whether it seems not to answer: a last resort.
     pub fn suspect(&self, now: Instant) -> bool {
-        self.health.suspect(now)
+        self.held() || self.health.suspicion(now).is_some()
+    }
+
+    /// What matters of it for signs of life; its page is to be added.
+    pub(in crate::pool) fn signs(&self, now: Instant) -> Signs {
+        // On its own line: the lock is not held when the outlook takes it again.
+        let streams = self.work.lock().streams();
+        Signs {
+            tokens: self.tokens(),
+            requests: self.requests(),
+            streams,
+            outlook: self.outlook(now),
+            page: None,
+            plain: self.health.suspicion(now),
+            strikes: self.health.strikes(),
+        }
+    }
+
+    /// It stands there now.
+    pub(in crate::pool) fn stands(&self, phase: Phase) {
+        self.health.stands(phase);
+    }
+
+    /// Something new speaks against it.
+    pub(in crate::pool) fn doubt(&self) {
+        self.health.doubt();
+    }
+
+    /// How much of its prompts of late it had in its cache.
+    #[inline]
+    pub fn cached(&self) -> &Cached {
+        &self.cached
     }
 
     /// What is to be expected of it.
+    #[inline]
     pub fn outlook(&self, now: Instant) -> Outlook {
-        self.work.lock().outlook(now)
+        let shown = self.shown.read();
+        if shown.unclear() { self.change(|work| work.outlook(now)) } else { shown.outlook(now) }
     }
 
     /// Takes what was in flight on it elsewhere, which never ends here, and what was to be expected of it.
@@ -74,12 +169,43 @@ impl Live {
         self.requests.store(requests, Ordering::Relaxed);
         self.prompt_tokens.store(prompt_tokens, Ordering::Relaxed);
         self.decode_tokens.store(decode_tokens, Ordering::Relaxed);
-        self.work.lock().resume(outlook, now);
+        self.change(|work| work.resume(outlook, now));
+    }
+
+    /// Changes the work, and shows it.
+    fn change<T>(&self, change: impl FnOnce(&mut Work) -> T) -> T {
+        let mut work = self.work.lock();
+        let result = change(&mut work);
+        *self.shown.lock_write() = work.shown();
+        result
+    }
+
+    /// What has passed through it since it joined.
+    pub fn tally(&self) -> Tally {
+        self.work.lock().tally
     }
 
     /// Output tokens that the requests placed here are expected to generate yet.
     pub fn decode_tokens(&self) -> u64 {
         self.decode_tokens.load(Ordering::Relaxed)
+    }
+}
+
+#[cfg(test)]
+impl Live {
+    /// What only the writer of the pool does.
+    pub(crate) fn doubt_for_test(&self) {
+        self.doubt();
+    }
+
+    /// What only the writer of the pool does.
+    pub(crate) fn stands_for_test(&self, phase: Phase) {
+        self.stands(phase);
+    }
+
+    /// What only the writer of the pool reads.
+    pub(crate) fn strikes_for_test(&self) -> Option<u32> {
+        self.health.strikes()
     }
 }
 
@@ -95,6 +221,10 @@ pub struct InFlight {
     streams: bool,
     /// When the last token was seen, and how many since one was taken as a sample.
     last: Option<(Instant, u32)>,
+    /// Tokens of the answer, as far as they are known.
+    output: u64,
+    /// Those of them that are in the tally.
+    tallied: u64,
 }
 
 impl InFlight {
@@ -112,6 +242,8 @@ impl InFlight {
             prompt: None,
             streams: false,
             last: None,
+            output: 0,
+            tallied: 0,
         }
     }
 
@@ -119,7 +251,7 @@ impl InFlight {
     #[must_use]
     pub fn computing(mut self, prompt: Prompt) -> Self {
         self.give_up();
-        self.prompt = Some((self.live.work.lock().place(prompt), prompt));
+        self.prompt = Some((self.live.change(|work| work.place(prompt)), prompt));
         self
     }
 
@@ -158,7 +290,8 @@ impl InFlight {
     /// The answer has begun: the prompt is computed and weighs no more. Further calls change nothing.
     pub fn answered(&mut self, now: Instant) {
         if let Some((ticket, prompt)) = self.prompt.take() {
-            self.live.work.lock().computed(ticket, now);
+            self.live.change(|work| work.computed(ticket, now));
+            self.live.tokens.fetch_add(1, Ordering::Relaxed);
             self.streams = prompt.streams;
             self.last = Some((now, 0));
         }
@@ -173,9 +306,11 @@ impl InFlight {
     /// So many tokens came, at most those that were expected count. Every eighth time they tell of the server's speed.
     pub fn streamed(&mut self, tokens: u64, now: Instant) {
         self.generated(tokens);
+        self.output += tokens;
         if let Some((last, times)) = self.last.filter(|_| self.streams && tokens > 0) {
+            self.live.tokens.fetch_add(1, Ordering::Relaxed);
             if times == SAMPLED {
-                self.live.work.lock().decoded(tokens, last, now);
+                self.sample(tokens, last, now);
             }
             self.last = Some((now, if times == SAMPLED { 0 } else { times + 1 }));
         }
@@ -184,8 +319,30 @@ impl InFlight {
     /// So many tokens were generated, at most those that were expected count.
     pub fn generated(&mut self, tokens: u64) {
         let tokens = tokens.min(self.decode_tokens);
-        self.decode_tokens -= tokens;
-        self.live.decode_tokens.fetch_sub(tokens, Ordering::Relaxed);
+        if tokens > 0 {
+            self.decode_tokens -= tokens;
+            self.live.decode_tokens.fetch_sub(tokens, Ordering::Relaxed);
+        }
+    }
+
+    fn sample(&mut self, tokens: u64, last: Instant, now: Instant) {
+        let more = self.tallied();
+        self.live.change(|work| {
+            work.tally.generated += more;
+            work.decoded(tokens, last, now);
+        });
+    }
+
+    /// The server says that the whole answer has so many tokens; 0 says nothing.
+    pub fn told(&mut self, tokens: u64) {
+        if tokens > 0 {
+            self.output = tokens.max(self.tallied);
+        }
+    }
+
+    /// Tokens that are known and not in the tally, which they go to.
+    fn tallied(&mut self) -> u64 {
+        self.output - std::mem::replace(&mut self.tallied, self.output)
     }
 
     /// Another endpoint than the chosen one serves the request: the charge moves there.
@@ -203,7 +360,7 @@ impl InFlight {
 
     fn give_up(&mut self) {
         if let Some((ticket, _)) = self.prompt.take() {
-            self.live.work.lock().give_up(ticket);
+            self.live.change(|work| work.give_up(ticket));
         }
     }
 
@@ -218,7 +375,13 @@ impl Drop for InFlight {
     fn drop(&mut self) {
         self.give_up();
         if std::mem::take(&mut self.streams) {
-            self.live.work.lock().ended();
+            self.live.change(Work::ended);
+        }
+        if self.output > 0 {
+            let (more, all) = (self.tallied(), self.output);
+            let mut work = self.live.work.lock();
+            work.tally.generated += more;
+            work.tally.end(all);
         }
         self.computed();
         self.generated(u64::MAX);
@@ -229,6 +392,8 @@ impl Drop for InFlight {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::pool::activity::Standing;
     use crate::server::clock;
@@ -241,6 +406,7 @@ mod tests {
         live.adapters.lock().standing(name, None, clock::now()) == Some(Standing::Resident)
     }
 
+    // FR-164
     #[test]
     fn a_request_is_charged_once_and_released_once() {
         let live = Arc::new(Live::default());
@@ -262,6 +428,29 @@ mod tests {
         request.generated(3);
         request.generated(100);
         assert_eq!(counts(&live), (2, 0, 5));
+    }
+
+    #[test]
+    fn what_decisions_read_is_what_the_work_says() {
+        let (live, mut now) = (Arc::new(Live::default()), clock::now());
+        let (mut requests, mut dice) = (Vec::<InFlight>::new(), fastrand::Rng::with_seed(7));
+        for _ in 0..2_000 {
+            now += Duration::from_millis(dice.u64(..400));
+            let at = dice.usize(..=requests.len());
+            match (dice.u8(..4), requests.get_mut(at)) {
+                (0, Some(request)) => request.answered(now),
+                (1, Some(request)) => request.streamed(9, now),
+                (2, Some(_)) => drop(requests.swap_remove(at)),
+                _ => {
+                    let (tokens, streams) = (dice.u64(1..9_000), dice.u8(..8) > 0);
+                    let prompt = Prompt { tokens, at: now, streams, loads: false };
+                    requests.push(InFlight::begin(&live, tokens).decoding(99).computing(prompt));
+                }
+            }
+            let read = live.outlook(now);
+            assert_eq!(read, live.work.lock().outlook(now));
+        }
+        assert!(live.outlook(now).speed.weight() > 0.0, "something was learnt");
     }
 
     #[test]

@@ -32,6 +32,11 @@ impl Routes {
         objective.or_else(|| self.models.get(model?)).copied().unwrap_or(0)
     }
 
+    /// The name of an objective, if it is known.
+    pub fn objective<'a>(&self, name: Option<&'a str>) -> Option<&'a str> {
+        name.filter(|name| self.objectives.contains_key(*name))
+    }
+
     /// What to ask for instead of the model that the client names: its own targets, else those of all others.
     pub fn targets(&self, model: Option<&str>) -> Option<&Targets> {
         model.and_then(|name| self.exact.get(name)).or(self.any.as_ref())

@@ -74,14 +74,18 @@ impl Served {
         listed.then(|| Models { base: named(true), adapters: named(false) })
     }
 
-    pub(in crate::pool) fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
+    /// Whether an endpoint serves the model; none where that is not known of it.
+    pub(in crate::pool) fn servers(&self, model: &str) -> impl Fn(Slot) -> Option<bool> {
         let servers = self.by_model.get(model);
-        if servers.is_some_and(|servers| servers.all.contains(slot)) {
-            return Some(true);
+        let base = servers.is_some_and(|servers| !servers.base.is_empty());
+        move |slot| {
+            if servers.is_some_and(|servers| servers.all.contains(slot)) {
+                return Some(true);
+            }
+            // Who names another base model may have this adapter, but hardly this base model.
+            let other = || base && self.named.contains(slot);
+            (self.listed.contains(slot) || other()).then_some(false)
         }
-        // Who names another base model may have this adapter, but hardly this base model.
-        let other = || self.named.contains(slot) && self.base(model) == Some(true);
-        (self.listed.contains(slot) || other()).then_some(false)
     }
 
     /// Whether some endpoint serves the model as a base model, or as an adapter; none when nobody serves it.
@@ -132,7 +136,7 @@ mod tests {
         served.tell(near, Some((Told::All, &models(&["llama"], &["sql"]))));
         served.tell(far, Some((Told::All, &models(&["qwen"], &[]))));
         assert_eq!(
-            [near, far, Slot(7)].map(|slot| served.serves(slot, "sql")),
+            [near, far, Slot(7)].map(served.servers("sql")),
             [Some(true), Some(false), None]
         );
         assert_eq!(
@@ -140,9 +144,9 @@ mod tests {
             [Some(true), Some(false), None]
         );
         served.tell(near, Some((Told::All, &models(&["llama"], &[]))));
-        assert_eq!((served.serves(near, "sql"), served.base("sql")), (Some(false), None));
+        assert_eq!((served.servers("sql")(near), served.base("sql")), (Some(false), None));
         served.tell(near, None);
-        assert_eq!((served.serves(near, "llama"), served.by_model.len()), (None, 1));
+        assert_eq!((served.servers("llama")(near), served.by_model.len()), (None, 1));
     }
 
     #[test]
@@ -150,7 +154,7 @@ mod tests {
         let (mut served, lists, names) = (Served::default(), Slot(0), Slot(1));
         served.tell(lists, Some((Told::All, &models(&["llama"], &["sql"]))));
         served.tell(names, Some((Told::Some, &models(&["qwen"], &[]))));
-        let of = |slot| ["qwen", "llama", "sql", "x"].map(|model| served.serves(slot, model));
+        let of = |slot| ["qwen", "llama", "sql", "x"].map(|model| served.servers(model)(slot));
         assert_eq!(of(names), [Some(true), Some(false), None, None]);
         assert_eq!(of(lists), [Some(false), Some(true), Some(true), Some(false)]);
     }

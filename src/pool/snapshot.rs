@@ -8,9 +8,11 @@ use std::time::{Duration, Instant};
 use smallvec::SmallVec;
 
 use crate::pool::activity::Standing;
+use crate::pool::life::{Lives, Page};
 use crate::pool::served::Served;
 use crate::pool::{
-    Adapters, Endpoint, EndpointId, EndpointSpec, FailureMode, Reading, Routes, Sample, Slot,
+    Adapters, Drain, Endpoint, EndpointId, EndpointSpec, FailureMode, Life, Phase, Reading, Routes,
+    Sample, Slot,
 };
 
 /// A consistent view of the pool; replaced as a whole, never changed.
@@ -28,6 +30,8 @@ pub struct Snapshot {
     pub(in crate::pool) served: Arc<Served>,
     /// Whether any server tells of adapters.
     pub(in crate::pool) adapting: bool,
+    /// Cold: shared by snapshots until one changes.
+    pub(in crate::pool) lives: Arc<Lives>,
 }
 
 /// The endpoint of each slot; none where it is free.
@@ -61,7 +65,8 @@ pub(in crate::pool) struct Scraped {
     pub(in crate::pool) own: u32,
     /// When the page was asked for: what happened later may not be on it.
     pub(in crate::pool) at: Instant,
-    pub(in crate::pool) fresh_for: Duration,
+    /// Until when it may be used: to compare two instants takes a tenth of what it takes to subtract them.
+    pub(in crate::pool) fresh_until: Instant,
     /// The least of that, whatever is configured: it bridges the scrapes that may be lost.
     pub(in crate::pool) bridged: Duration,
 }
@@ -87,9 +92,16 @@ impl Snapshot {
         &self.routes
     }
 
-    /// The endpoints that may be chosen, in slot order.
+    /// The endpoints that may be chosen, in slot order: those that do not drain, or of a pool that drains as a whole those
+    /// whose servers still answer.
     pub fn ready(&self) -> &[Slot] {
         &self.members.ready
+    }
+
+    /// How many endpoints do not drain.
+    pub fn in_service(&self) -> usize {
+        let drains = |slot| self.life(slot).is_some_and(|life| life.phase == Phase::Draining);
+        self.endpoints().filter(|endpoint| !drains(endpoint.id.slot)).count()
     }
 
     /// All endpoints, in slot order.
@@ -105,6 +117,11 @@ impl Snapshot {
     /// Who is in the pool, to be kept: cheap, and shared until membership changes.
     pub fn roster(&self) -> Roster {
         Roster(Arc::clone(&self.members))
+    }
+
+    /// Where an endpoint stands; none when the slot is free.
+    pub fn life(&self, slot: Slot) -> Option<Life> {
+        self.lives.of(slot)
     }
 
     /// The value of an endpoint's label; none when it has no such label.
@@ -176,7 +193,12 @@ impl Snapshot {
 
     /// Whether an endpoint serves a model, adapters included; none where it is not known what it serves.
     pub fn serves(&self, slot: Slot, model: &str) -> Option<bool> {
-        self.served.serves(slot, model)
+        self.servers(model)(slot)
+    }
+
+    /// The same for many endpoints: the model is looked up once.
+    pub fn servers(&self, model: &str) -> impl Fn(Slot) -> Option<bool> {
+        self.served.servers(model)
     }
 
     /// Whether a request for `model` may be one for an adapter: it is listed as one, or it is no base model that is
@@ -207,6 +229,30 @@ impl Snapshot {
         self.scraped(slot).is_some_and(|scraped| scraped.usable(now))
     }
 
+    /// What an endpoint's page says of life; none where that is not fresh.
+    pub(in crate::pool) fn signs(&self, slot: Slot, now: Instant) -> Option<Page> {
+        let Scraped { sample, at, .. } = self.scraped(slot).filter(|it| it.usable(now))?;
+        let counts = [sample.waiting, sample.running].into_iter().flatten();
+        let busy = counts.map(|count| count > 0.0).reduce(|a, b| a || b);
+        Some(Page { at: *at, busy, kv_usage: sample.kv_usage })
+    }
+
+    /// Whether endpoints without a history stand beside such as are ready: then they get what they can show for.
+    pub fn ramps(&self) -> bool {
+        self.lives.ramp()
+    }
+
+    /// Whether an endpoint may have a further prompt as one of those: it is no such one, or has room.
+    pub fn has_room(&self, slot: Slot) -> bool {
+        let warms = self.life(slot).is_some_and(|life| life.phase <= Phase::Warming);
+        !warms || self.endpoint(slot).is_none_or(|endpoint| endpoint.live.has_room())
+    }
+
+    /// Whether an endpoint's page was asked for since then.
+    pub(in crate::pool) fn read_since(&self, slot: Slot, then: Instant) -> bool {
+        self.scraped(slot).is_some_and(|scraped| scraped.at >= then)
+    }
+
     /// Whether it is fresh and no older than `age`; an age that one lost scrape exceeds is taken for the least that does
     /// not.
     pub fn fresh_within(&self, slot: Slot, age: Duration, now: Instant) -> bool {
@@ -228,12 +274,18 @@ impl Snapshot {
 }
 
 impl Members {
-    pub(in crate::pool) fn new(by_slot: Slots) -> Self {
+    /// Those that do not drain are ready; where all do, those whose servers still answer.
+    pub(in crate::pool) fn new(by_slot: Slots, drain: impl Fn(&Endpoint) -> Option<Drain>) -> Self {
         let mut members = Self::default();
+        let mut serving = Vec::new();
         for endpoint in by_slot.iter().flatten() {
             let EndpointSpec { address, other_ips, .. } = &endpoint.spec;
             let slot = endpoint.id.slot;
-            members.ready.push(slot);
+            match drain(endpoint) {
+                None => members.ready.push(slot),
+                Some(drain) if drain.serves => serving.push(slot),
+                Some(_) => {}
+            }
             // An endpoint's own address is never taken for another's.
             members.by_address.insert(*address, slot);
             members.by_ip.entry(address.ip()).or_default().push(slot);
@@ -243,13 +295,16 @@ impl Members {
                 members.by_ip.entry(ip).or_default().push(slot);
             }
         }
+        if members.ready.is_empty() {
+            members.ready = serving;
+        }
         Self { by_slot, ..members }
     }
 }
 
 impl Scraped {
     fn usable(&self, now: Instant) -> bool {
-        self.age(now) <= self.fresh_for
+        now <= self.fresh_until
     }
 
     fn age(&self, now: Instant) -> Duration {

@@ -66,27 +66,32 @@ pub struct Speed {
 
 impl Speed {
     /// Prompts that it was learnt from; 0.0 while nothing is known.
+    #[inline]
     pub fn weight(&self) -> f32 {
         self.weight
     }
 
     /// Seconds that a token of a prompt takes, times [`weight`](Self::weight): a term of a mean.
+    #[inline]
     pub fn tokens_learnt(&self) -> f32 {
         self.weight * self.token
     }
 
     /// Tokens of a prompt, times [`weight`](Self::weight).
+    #[inline]
     pub fn prompts_learnt(&self) -> f32 {
         self.weight * self.prompt
     }
 
     /// Seconds that a token of a prompt takes while nothing else is computed: what was learnt, mixed with what is
     /// `expected` as if that had been learnt from `weight` prompts.
+    #[inline]
     pub fn prompt_token(&self, expected: f32, weight: f32) -> f32 {
         (self.weight * self.token + weight * expected) / (self.weight + weight)
     }
 
     /// Seconds of a step in which `sequences` decode; 0.0 for none.
+    #[inline]
     pub fn step(&self, sequences: f32) -> f32 {
         if sequences < 1.0 {
             return 0.0;
@@ -99,8 +104,16 @@ impl Speed {
         self.load.unwrap_or(LOAD_SECONDS)
     }
 
+    /// Tokens of a prompt in a second, and milliseconds of a step in which one sequence decodes; each is none until it was
+    /// learnt.
+    pub(in crate::pool) fn learnt(&self) -> (Option<f32>, Option<f32>) {
+        let prompts = (self.weight > 0.0).then(|| 1.0 / self.token);
+        (prompts.filter(|rate| rate.is_finite()), self.step.map(|step| step * 1e3))
+    }
+
     /// What was learnt as it counts at `now`.
     #[must_use]
+    #[inline]
     pub(in crate::pool) fn at(mut self, now: Instant) -> Self {
         if let Some(at) = self.at.replace(now) {
             let age = now.saturating_duration_since(at).as_secs_f32();

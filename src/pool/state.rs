@@ -5,11 +5,15 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use crate::pool::life::{Drains, Vitals};
 use crate::pool::served::Told;
 use crate::pool::snapshot::{Members, Scraped, Slots};
 use crate::pool::{
-    Endpoint, EndpointId, EndpointSpec, FailureMode, Live, Models, Routes, Sample, Slot, Snapshot,
+    Drain, Endpoint, EndpointId, EndpointSpec, FailureMode, Live, Models, Routes, Sample, Slot,
+    Snapshot, Transition,
 };
+
+mod lives;
 
 /// How long a freed slot stays unused, so that what was computed for the old endpoint is not taken for the new one.
 const QUARANTINE: Duration = Duration::from_mins(1);
@@ -46,6 +50,15 @@ pub enum Event {
         /// When it was asked for.
         at: Instant,
     },
+    /// All pods that are to drain, by UID, as their source has it now.
+    Drains(HashMap<Box<str>, Drain>),
+    /// An endpoint is to drain, or is not by order any more.
+    Drain {
+        /// Which; ignored when that endpoint is gone.
+        id: EndpointId,
+        /// None withdraws the order.
+        drain: Option<Drain>,
+    },
 }
 
 /// What an event changed.
@@ -59,6 +72,21 @@ pub enum Change {
     Members,
 }
 
+/// How endpoints are judged.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Judging {
+    /// Largest share of the pool that is in quarantine at once for what is inferred, 0.0 ..= 1.0. Default 0.5.
+    pub quarantined: f32,
+    /// An endpoint of which nothing is learnt has had the time to warm up after so long. Default 30 s.
+    pub warm_up: Duration,
+}
+
+impl Default for Judging {
+    fn default() -> Self {
+        Self { quarantined: 0.5, warm_up: Duration::from_secs(30) }
+    }
+}
+
 /// The pool as its only writer holds it.
 #[derive(Debug)]
 pub struct State {
@@ -69,6 +97,15 @@ pub struct State {
     quarantine: VecDeque<(Slot, Instant)>,
     /// The latest list of each endpoint that gave one.
     lists: HashMap<EndpointId, (Models, Instant)>,
+    drains: Drains,
+    /// How endpoints are judged.
+    judging: Judging,
+    /// Signs of life of each endpoint.
+    vitals: HashMap<EndpointId, Vitals>,
+    /// What nobody has taken yet; bounded by who takes them after every event.
+    transitions: Vec<Transition>,
+    /// Endpoints of the last list for which there was no slot.
+    left_out: usize,
 }
 
 impl State {
@@ -80,7 +117,18 @@ impl State {
             epoch: 0,
             quarantine: VecDeque::new(),
             lists: HashMap::new(),
+            drains: Drains::default(),
+            judging: Judging::default(),
+            vitals: HashMap::new(),
+            transitions: Vec::new(),
+            left_out: 0,
         }
+    }
+
+    /// Judges endpoints so.
+    #[must_use]
+    pub fn judging(self, judging: Judging) -> Self {
+        Self { judging, ..self }
     }
 
     /// Takes an event in.
@@ -92,11 +140,19 @@ impl State {
             Event::Scraped { id, sample, at, interval } => {
                 let bridged = interval * FRESH_INTERVALS;
                 let fresh_for = self.staleness.max(bridged);
+                let fresh_until = at.checked_add(fresh_for).unwrap_or(at);
                 let own = self.snapshot.by_id(id).map_or(0, |endpoint| endpoint.live.requests());
-                self.scraped(id, Scraped { sample, own, at, fresh_for, bridged })
+                self.scraped(id, Scraped { sample, own, at, fresh_until, bridged })
             }
-            Event::Listed { id, models, at } => self.listed(id, models, at),
+            Event::Listed { id, models, at } => self.lists(id, models, at),
+            Event::Drains(told) => self.drains_told(told, now),
+            Event::Drain { id, drain } => self.drain_ordered(id, drain, now),
         }
+    }
+
+    /// How many endpoints of the last list there was no room for.
+    pub fn left_out(&self) -> usize {
+        self.left_out
     }
 
     /// The pool as it is now, under a new generation.
@@ -127,7 +183,7 @@ impl State {
         Change::Load
     }
 
-    fn listed(&mut self, id: EndpointId, models: Models, at: Instant) -> Change {
+    fn lists(&mut self, id: EndpointId, models: Models, at: Instant) -> Change {
         let known = self.lists.get(&id);
         if self.snapshot.by_id(id).is_none() || known.is_some_and(|(_, known)| *known >= at) {
             return Change::Nothing;
@@ -159,6 +215,7 @@ impl State {
         let mut listed = Listed::new(specs);
         let mut by_slot = self.snapshot.members.by_slot.clone();
         let mut changed = first;
+        self.left_out = 0;
         for place in &mut by_slot {
             changed |= self.keep_or_remove(place, &mut listed, now);
         }
@@ -168,8 +225,8 @@ impl State {
         if !changed {
             return Change::Nothing;
         }
-        self.publish(Members::new(by_slot));
-        Change::Members
+        self.publish(by_slot, now);
+        self.watch(now).max(Change::Members)
     }
 
     /// Removes the endpoint of a slot unless it is still listed; takes it off the list if so.
@@ -189,6 +246,7 @@ impl State {
             return described_anew;
         }
         let id = endpoint.id;
+        self.removed(&Arc::clone(endpoint), now);
         *place = None;
         self.lists.remove(&id);
         Arc::make_mut(&mut self.snapshot.served).tell(id.slot, None);
@@ -197,12 +255,19 @@ impl State {
     }
 
     fn add(&mut self, by_slot: &mut Slots, spec: EndpointSpec, now: Instant) -> bool {
-        let Some(slot) = self.free_slot(by_slot, now) else { return false };
+        if !self.welcome(&spec, now) {
+            return false;
+        }
+        let Some(slot) = self.free_slot(by_slot, now) else {
+            self.left_out += 1;
+            return false;
+        };
         self.epoch += 1;
         let id = EndpointId { slot, epoch: self.epoch };
         if let Some(place) = by_slot.get_mut(slot.index()) {
             *place = Some(Arc::new(Endpoint::new(id, spec, Arc::new(Live::default()))));
         }
+        self.added(id, now);
         true
     }
 
@@ -222,7 +287,9 @@ impl State {
         Some(slot)
     }
 
-    fn publish(&mut self, members: Members) {
+    /// Replaces who is in the pool, and so who may be chosen.
+    fn publish(&mut self, by_slot: Slots, now: Instant) {
+        let members = Members::new(by_slot, |endpoint| self.drains.of(endpoint, now));
         let mut samples = std::mem::take(&mut self.snapshot.scraped);
         let stays = |slot: usize| {
             let before = self.snapshot.members.by_slot.get(slot)?.as_ref()?;

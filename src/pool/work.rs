@@ -8,6 +8,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
+use crate::pool::Tally;
 use crate::pool::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
 
 /// What is left of a prompt whose first token has not come, as a share of it, at least.
@@ -21,6 +22,9 @@ const GUESS_WEIGHT: f32 = 0.5;
 
 /// Tokens of a prompt that was not read.
 const UNREAD_TOKENS: u64 = 1_000;
+
+/// Prompts at a time of a server that has computed none.
+pub(in crate::pool) const UNPROVEN_PROMPTS: usize = 4;
 
 /// Prompts that are taken over from elsewhere at most.
 const MOST_RESUMED: f32 = 10_000.0;
@@ -39,11 +43,15 @@ pub(in crate::pool) struct Work {
     unsure: bool,
     /// When the last prompt was done.
     done: Option<Instant>,
+    /// Prompts that were computed to the end.
+    proven: usize,
     /// Streams of tokens.
     decoding: u32,
     speed: Speed,
     /// What the last step told; another prompt may have been done in it.
     step: Option<Computed>,
+    /// What has passed.
+    pub(in crate::pool) tally: Tally,
 }
 
 /// Prompts whose first tokens came from one step.
@@ -95,6 +103,63 @@ pub struct Outlook {
     pub speed: Speed,
 }
 
+/// The work of an endpoint as decisions read it: what an outlook is made from.
+#[derive(Clone, Copy, Debug, Default)]
+pub(in crate::pool) struct Shown {
+    /// The same but for what has passed since it was shown.
+    outlook: Outlook,
+    head: Head,
+}
+
+/// The prompt that is being computed.
+#[derive(Clone, Copy, Debug, Default)]
+enum Head {
+    /// There is none.
+    #[default]
+    Nothing,
+    /// Its first token will be seen.
+    Streams {
+        /// Tokens of it that are to be computed.
+        tokens: f32,
+        begun: Instant,
+    },
+    /// It takes all prompts to tell, or the work has to change.
+    Unclear,
+}
+
+impl Shown {
+    /// Whether only [`Work::outlook`] tells what is to be expected.
+    #[inline]
+    pub(in crate::pool) fn unclear(&self) -> bool {
+        matches!(self.head, Head::Unclear)
+    }
+
+    /// What is to be expected now.
+    ///
+    /// It and what it calls are inlined: else half of its instructions copy outlooks.
+    #[inline]
+    pub(in crate::pool) fn outlook(&self, now: Instant) -> Outlook {
+        let mut outlook = Outlook { speed: self.outlook.speed.at(now), ..self.outlook };
+        if let Head::Streams { tokens, begun } = self.head {
+            let computed = outlook.computed_since(begun, now);
+            outlook.prompt_tokens -= computed.min(tokens * (1.0 - UNDONE));
+            outlook.prompt_tokens = outlook.prompt_tokens.max(0.0);
+        }
+        outlook
+    }
+}
+
+impl Outlook {
+    /// Tokens of prompts that are computed in this time.
+    #[inline]
+    fn computed_since(&self, begun: Instant, now: Instant) -> f32 {
+        let passed = now.saturating_duration_since(begun).as_secs_f32();
+        let token = self.speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT)
+            + self.speed.step(self.decoding) / CHUNK_TOKENS;
+        passed / token
+    }
+}
+
 impl Work {
     /// What was to be expected elsewhere: prompts of the same length, 10,000 at most, that begin now.
     pub(in crate::pool) fn resume(&mut self, outlook: Outlook, now: Instant) {
@@ -112,6 +177,7 @@ impl Work {
         let ticket = Ticket(self.next);
         self.next += 1;
         self.tokens += prompt.tokens;
+        self.tally.place(prompt.tokens);
         self.prompts.push_back((ticket, prompt));
         ticket
     }
@@ -124,15 +190,17 @@ impl Work {
         let ahead = self.place_of(ticket).unwrap_or_default();
         let unsure = self.unsure || self.prompts.iter().take(ahead).any(|(_, it)| !it.streams);
         let Some(prompt) = self.take(ticket) else { return };
+        self.proven = self.proven.saturating_add(1);
         if !prompt.streams {
             return;
         }
         let begun = self.begun(&prompt);
         let waited = now.saturating_duration_since(begun).as_secs_f32();
         let tokens = prompt.tokens as f32;
+        let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT);
+        self.tally.begin(now.saturating_duration_since(prompt.at).as_secs_f32() - expected);
         let seconds = waited - self.shared(tokens, begun == prompt.at);
         if prompt.loads && !unsure {
-            let expected = tokens * self.speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT);
             self.speed.loaded(seconds - expected);
         } else if !unsure {
             self.learn(Computed { tokens, seconds, at: now });
@@ -177,6 +245,17 @@ impl Work {
         self.prompts.binary_search_by_key(&ticket, |(of, _)| *of).ok()
     }
 
+    /// Whether the answer of a request comes token by token, or is to.
+    pub(in crate::pool) fn streams(&self) -> bool {
+        self.decoding > 0 || self.prompts.iter().any(|(_, prompt)| prompt.streams)
+    }
+
+    /// Whether a server without a history may have a further prompt: four, and one more for each that it computed. So what
+    /// it has at a time doubles with each round.
+    pub(in crate::pool) fn has_room(&self) -> bool {
+        self.prompts.len() < UNPROVEN_PROMPTS.saturating_add(self.proven)
+    }
+
     /// A stream of tokens ended.
     pub(in crate::pool) fn ended(&mut self) {
         self.decoding = self.decoding.saturating_sub(1);
@@ -196,18 +275,9 @@ impl Work {
         if std::mem::take(&mut self.orphaned) {
             (self.done, self.unsure) = (Some(now), true);
         }
-        let speed = self.speed.at(now);
-        let mut outlook = Outlook {
-            prompt_tokens: self.tokens as f32,
-            prompts: self.prompts.len() as f32,
-            decoding: self.decoding as f32,
-            speed,
-        };
+        let mut outlook = Outlook { speed: self.speed.at(now), ..self.counts() };
         let Some((_, first)) = self.prompts.front() else { return outlook };
-        let passed = now.saturating_duration_since(self.begun(first)).as_secs_f32();
-        let token = speed.prompt_token(PROMPT_TOKEN_SECONDS, GUESS_WEIGHT)
-            + speed.step(outlook.decoding) / CHUNK_TOKENS;
-        let mut computed = passed / token;
+        let mut computed = outlook.computed_since(self.begun(first), now);
         for (_, prompt) in &self.prompts {
             let tokens = prompt.tokens as f32;
             let most = if prompt.streams { tokens * (1.0 - UNDONE) } else { tokens };
@@ -220,6 +290,29 @@ impl Work {
         }
         outlook.prompt_tokens = outlook.prompt_tokens.max(0.0);
         outlook
+    }
+
+    /// What decisions read until the work changes.
+    pub(in crate::pool) fn shown(&self) -> Shown {
+        let head = match self.prompts.front() {
+            _ if self.orphaned => Head::Unclear,
+            None => Head::Nothing,
+            Some((_, first)) if !first.streams => Head::Unclear,
+            Some((_, first)) => {
+                Head::Streams { tokens: first.tokens as f32, begun: self.begun(first) }
+            }
+        };
+        Shown { outlook: self.counts(), head }
+    }
+
+    /// What is placed, as if no time passed.
+    fn counts(&self) -> Outlook {
+        Outlook {
+            prompt_tokens: self.tokens as f32,
+            prompts: self.prompts.len() as f32,
+            decoding: self.decoding as f32,
+            speed: self.speed,
+        }
     }
 
     /// When a prompt at the head began to be computed.
@@ -329,6 +422,28 @@ mod tests {
         }
         let speed = work.outlook(now).speed;
         assert!(near(speed.load(), 1.0) && near(speed.weight(), 0.0), "{speed:?}");
+    }
+
+    #[test]
+    fn what_a_new_server_may_have_at_a_time_doubles_with_each_round() {
+        let (mut work, now) = (Work::default(), clock::now());
+        let mut rounds = Vec::new();
+        for _ in 0..4 {
+            let mut tickets = Vec::new();
+            while work.has_room() {
+                tickets.push(work.place(prompt(100, now)));
+            }
+            rounds.push(tickets.len());
+            for ticket in tickets {
+                work.computed(ticket, now);
+            }
+        }
+        assert_eq!(rounds, [4, 8, 16, 32]);
+        for _ in 0..64 {
+            let ticket = work.place(prompt(100, now));
+            work.give_up(ticket);
+        }
+        assert_eq!(work.proven, 60, "what is given up proves nothing");
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Block hashes of a prompt, made while its body arrives.
 //!
-//! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes
-//! with the hash before it as the seed, so equal hashes mean equal beginnings. Tools, system text and instructions that
+//! Text is taken 4 bytes to the token, as the reference's estimate does. The hash of a block is the XXH3 of its bytes under
+//! a secret, hashed again with the hash before it as the seed, so equal hashes mean equal beginnings. Tools, system text and instructions that
 //! have a field of their own come first, as servers put them, wherever they stand in the body: clients mostly write
 //! them last. Model and salt may stand behind the prompt too. So neither is part of the chain of the messages: their
 //! hash is combined with every link at the end. Whole blocks count alone, other than in the reference: a rest saves
@@ -9,7 +9,8 @@
 
 use std::fmt;
 
-use xxhash_rust::xxh3::xxh3_64_with_seed;
+use xxhash_rust::const_xxh3::const_custom_default_secret;
+use xxhash_rust::xxh3::{xxh3_64_with_secret, xxh3_64_with_seed};
 
 use crate::prefix::{Media, Settings};
 use crate::request::PromptPart;
@@ -51,6 +52,9 @@ impl fmt::Debug for Chain {
 /// A prompt that is being hashed. Holds less than two blocks of its text, and 8 bytes for each block.
 pub struct Hashing {
     seed: u64,
+    /// Made of the seed once: XXH3 makes one for each text of more than 240 bytes that it hashes under a seed, which costs
+    /// half as much as the hash.
+    secret: [u8; 192],
     /// What comes before the prompt.
     lead: Row,
     text: Row,
@@ -84,7 +88,8 @@ impl Hashing {
         };
         let (lead, text) = (row(keyed(seed, Some("lead"))), row(seed));
         let media = settings.media.then(Media::default);
-        Self { seed, lead, text, ended: false, media }
+        let secret = const_custom_default_secret(seed);
+        Self { seed, secret, lead, text, ended: false, media }
     }
 
     /// Tokens of a block, and how many blocks are hashed at most.
@@ -99,11 +104,13 @@ impl Hashing {
             media.add(stand_in, self.seed);
         }
         match part {
-            PromptPart::Lead(bytes) => self.lead.bytes(bytes),
+            PromptPart::Lead(bytes) => self.lead.bytes(bytes, &self.secret),
             PromptPart::Next => self.ended |= !self.text.is_empty(),
             _ if self.ended => {}
-            PromptPart::Text(bytes) | PromptPart::Media(bytes) => self.text.bytes(bytes),
-            PromptPart::Token(id) => self.text.bytes(&id.to_le_bytes()),
+            PromptPart::Text(bytes) | PromptPart::Media(bytes) => {
+                self.text.bytes(bytes, &self.secret);
+            }
+            PromptPart::Token(id) => self.text.bytes(&id.to_le_bytes(), &self.secret),
         }
     }
 
@@ -111,9 +118,9 @@ impl Hashing {
     /// have no hash in common. Nothing else separates tenants, as nothing else does in an engine's cache: the fairness id
     /// and the objective do not.
     pub fn end(self, model: Option<&str>, salt: Option<&str>) -> Chain {
-        let Self { seed, lead, text, ended: _, media } = self;
+        let Self { seed, secret, lead, text, ended: _, media } = self;
         let key = keyed(keyed(seed, model), salt);
-        let behind = if lead.is_empty() { key } else { key ^ lead.digest() };
+        let behind = if lead.is_empty() { key } else { key ^ lead.digest(&secret) };
         let limit = lead.limit;
         let mut links = lead.links;
         for link in &mut links {
@@ -130,30 +137,30 @@ impl Row {
     }
 
     /// Stands for all that was hashed, but for what is beyond the limit.
-    fn digest(&self) -> u64 {
-        self.link(&self.open)
+    fn digest(&self, secret: &[u8]) -> u64 {
+        self.link(&self.open, secret)
     }
 
-    fn bytes(&mut self, mut bytes: &[u8]) {
+    fn bytes(&mut self, mut bytes: &[u8], secret: &[u8]) {
         while !bytes.is_empty() && self.links.len() < self.limit {
             let room = self.block_bytes - self.open.len();
             let (part, rest) = bytes.split_at_checked(room).unwrap_or((bytes, &[]));
             bytes = rest;
             if part.len() == self.block_bytes {
-                self.links.push(self.link(part));
+                self.links.push(self.link(part, secret));
                 continue;
             }
             self.open.extend_from_slice(part);
             if self.open.len() == self.block_bytes {
-                self.links.push(self.link(&self.open));
+                self.links.push(self.link(&self.open, secret));
                 self.open.clear();
             }
         }
     }
 
-    fn link(&self, block: &[u8]) -> u64 {
+    fn link(&self, block: &[u8], secret: &[u8]) -> u64 {
         let before = self.links.last().copied().unwrap_or(self.seed);
-        xxh3_64_with_seed(block, before)
+        xxh3_64_with_seed(&xxh3_64_with_secret(block, secret).to_le_bytes(), before)
     }
 }
 
@@ -223,6 +230,7 @@ mod tests {
         assert!(chains[0].iter().all(|hash| !chains[1].contains(hash)));
     }
 
+    // FR-031
     #[test]
     fn of_a_batch_the_first_prompt_counts_and_of_a_long_one_its_beginning() {
         let [one, two] = [[1; 256], [2; 256]];
@@ -239,6 +247,7 @@ mod tests {
         assert_eq!(short.end(None, None).hashes(), &long.hashes()[..2]);
     }
 
+    // FR-061
     #[test]
     fn what_servers_put_first_comes_first_wherever_it_stands() {
         let (long, short, text) = ([b't'; 600], [b't'; 100], [b'x'; 600]);

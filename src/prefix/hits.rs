@@ -45,13 +45,25 @@ impl Hits {
 
     /// Tokens of the prompt that a candidate is expected to have: those of its blocks, as far as it is trusted.
     pub fn tokens(&self, slot: Slot) -> u64 {
-        let tokens = f64::from(self.blocks(slot)) * f64::from(self.block_tokens) * self.scale;
-        whole(tokens * f64::from(self.trust(slot)))
+        match self.blocks(slot) {
+            0 => 0,
+            blocks => whole(self.prompt_tokens(blocks) * f64::from(self.trust(slot))),
+        }
     }
 
     /// Share of the prompt's blocks that a candidate is expected to have, 0.0 ..= 1.0; 0.0 when nothing is known of it.
     pub fn share(&self, slot: Slot) -> f32 {
         self.blocks(slot) as f32 / self.total.max(1) as f32 * self.trust(slot)
+    }
+
+    /// Tokens of the prompt that one of so many candidates has on average, if each has what it is believed to have.
+    pub fn average(&self, candidates: usize) -> u64 {
+        if self.deepest == 0 {
+            return 0;
+        }
+        let blocks: u64 = self.blocks.iter().map(|&blocks| u64::from(blocks)).sum();
+        let tokens = f64::from(self.block_tokens) * self.scale;
+        whole(blocks as f64 * tokens / candidates.max(1) as f64)
     }
 
     /// The prompt has so many tokens to each that its blocks are counted by: 1.0 unless set.
@@ -61,8 +73,15 @@ impl Hits {
 
     /// Tokens of the prompt that some candidate has and this one has not.
     pub fn missing(&self, slot: Slot) -> u64 {
-        let blocks = count(self.deepest()).saturating_sub(self.blocks(slot));
-        whole(f64::from(blocks) * f64::from(self.block_tokens) * self.scale)
+        match count(self.deepest()).saturating_sub(self.blocks(slot)) {
+            0 => 0,
+            blocks => whole(self.prompt_tokens(blocks)),
+        }
+    }
+
+    /// Tokens of so many blocks of the prompt.
+    fn prompt_tokens(&self, blocks: u32) -> f64 {
+        f64::from(blocks) * f64::from(self.block_tokens) * self.scale
     }
 
     /// Prompts of late that began as this one does, as far as some candidate has it.

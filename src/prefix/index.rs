@@ -23,6 +23,10 @@ use crate::prefix::trust::Trust;
 use crate::prefix::{Chain, Hashing, Hits, Settings};
 use crate::units::whole;
 
+/// Parts of the map, a power of two. A part that grows is copied by whoever adds the block that is one too many, so parts
+/// are small: of eight, one that doubled at a million blocks took 0.1 s, of 4,096 all that grew for 2,048 blocks took 3 ms.
+const SHARDS: usize = 4096;
+
 /// Which endpoint was given which blocks. Shared by all decisions.
 ///
 /// Holds at most [`Settings::block_limit`] blocks as of the last change of membership: each endpoint has as many as its
@@ -50,7 +54,7 @@ impl Index {
             settings,
             seed,
             heat: Heat::default(),
-            holders: DashMap::default(),
+            holders: DashMap::with_hasher_and_shard_amount(BuildHasherDefault::default(), SHARDS),
             caches: RwLock::default(),
             count: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
@@ -76,6 +80,13 @@ impl Index {
     /// Whether it knows nothing.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
+    }
+
+    /// Tokens that an endpoint is believed to have cached.
+    pub fn cached_tokens(&self, id: EndpointId) -> u64 {
+        let Some(cache) = self.known(id) else { return 0 };
+        let blocks = cache.blocks.lock().as_ref().map_or(0, Lru::len);
+        whole(blocks as f64 * self.tokens_per_block())
     }
 
     /// Writes how many blocks of `chain`, from the first on, each candidate has.
@@ -178,11 +189,7 @@ impl Index {
 
     fn touch(&self, slot: Slot, blocks: &mut Lru, hashes: &[u64], capacity: usize) {
         let hashes = hashes.get(..capacity).unwrap_or(hashes);
-        for &hash in hashes.iter().rev() {
-            if blocks.touch(hash) {
-                self.add(hash, slot);
-            }
-        }
+        blocks.touch_all(hashes, |hash| self.add(hash, slot));
         self.evict(slot, blocks, capacity);
     }
 
@@ -275,9 +282,13 @@ impl Index {
     fn capacity(&self, tokens: Option<u64>) -> usize {
         let known = tokens.filter(|_| self.settings.auto_tune);
         let tokens = known.unwrap_or(self.settings.capacity_tokens);
-        let scale = f64::from_bits(self.scale.load(Ordering::Relaxed));
-        let blocks = tokens as f64 / (f64::from(self.settings.block_tokens.get()) * scale);
+        let blocks = tokens as f64 / self.tokens_per_block();
         usize::try_from(whole(blocks.floor())).unwrap_or(usize::MAX).min(self.share())
+    }
+
+    fn tokens_per_block(&self) -> f64 {
+        let scale = f64::from_bits(self.scale.load(Ordering::Relaxed));
+        f64::from(self.settings.block_tokens.get()) * scale
     }
 
     fn share(&self) -> usize {

@@ -61,23 +61,66 @@ impl Lru {
         self.places.find(hash, |at| node(&self.nodes, *at).hash == hash).is_some()
     }
 
+    /// Makes the blocks of a prompt the newest, its first block the newest of all; tells of those that were not there.
+    ///
+    /// They mostly stand side by side from the last time, and then are moved together and found without the table: its
+    /// entries lie all over memory, and of a prompt of 2,000 blocks they cost more than all else.
+    pub(super) fn touch_all(&mut self, hashes: &[u64], mut came: impl FnMut(u64)) {
+        let (mut rest, mut expected) = (hashes, ANCHOR);
+        while let Some((&hash, before)) = rest.split_last() {
+            if let Some((newest, length)) = self.run(expected, rest) {
+                let beside = node(&self.nodes, newest).newer;
+                self.unlink(expected, newest);
+                self.link(expected, newest);
+                rest = rest.get(..rest.len() - length).unwrap_or_default();
+                expected = beside;
+                continue;
+            }
+            let (new, beside) = self.renew(hash);
+            (rest, expected) = (before, beside);
+            if new {
+                came(hash);
+            }
+        }
+    }
+
+    /// How many of the last blocks of a prompt stand side by side from `oldest` on, and where the newest of them is; none
+    /// when another block is there.
+    fn run(&self, oldest: u32, hashes: &[u64]) -> Option<(u32, usize)> {
+        let (mut run, mut at) = (None, oldest);
+        for (&hash, length) in hashes.iter().rev().zip(1..) {
+            let Node { hash: there, newer, .. } = node(&self.nodes, at);
+            if at == ANCHOR || there != hash {
+                break;
+            }
+            (run, at) = (Some((at, length)), newer);
+        }
+        run
+    }
+
     /// Makes a block the newest; true when it was not there.
     pub(super) fn touch(&mut self, hash: u64) -> bool {
+        self.renew(hash).0
+    }
+
+    /// Makes a block the newest; whether it was not there, and which stood on its newer side, the anchor if none.
+    fn renew(&mut self, hash: u64) -> (bool, u32) {
         let Self { nodes, places, since, free, turn } = self;
         let is = |at: &u32| node(nodes, *at).hash == hash;
         let rehash = |at: &u32| node(nodes, *at).hash;
         match places.entry(hash, is, rehash) {
             Entry::Occupied(place) => {
                 let at = *place.get();
-                self.unlink(at);
-                self.link(at);
-                false
+                let beside = node(nodes, at).newer;
+                self.unlink(at, at);
+                self.link(at, at);
+                (false, beside)
             }
             Entry::Vacant(place) => {
                 let at = free.pop().unwrap_or_else(|| u32::try_from(nodes.len()).unwrap_or(ANCHOR));
                 if at == ANCHOR {
                     // Four billion blocks: the index evicts long before.
-                    return false;
+                    return (false, ANCHOR);
                 }
                 place.insert(at);
                 let new = Node { hash, newer: ANCHOR, older: ANCHOR };
@@ -88,8 +131,8 @@ impl Lru {
                     nodes.push(new);
                     since.push(*turn);
                 }
-                self.link(at);
-                true
+                self.link(at, at);
+                (true, ANCHOR)
             }
         }
     }
@@ -100,7 +143,7 @@ impl Lru {
         if at == ANCHOR {
             return None;
         }
-        self.unlink(at);
+        self.unlink(at, at);
         let hash = node(&self.nodes, at).hash;
         if let Ok(place) = self.places.find_entry(hash, |place| *place == at) {
             place.remove();
@@ -109,15 +152,18 @@ impl Lru {
         Some(hash)
     }
 
-    fn link(&mut self, at: u32) {
-        let newest = node(&self.nodes, ANCHOR).older;
-        self.set(at, |node| (node.newer, node.older) = (ANCHOR, newest));
-        self.set(newest, |node| node.newer = at);
-        self.set(ANCHOR, |node| node.older = at);
+    /// Puts the blocks from `oldest` to `newest`, which stand side by side, behind the newest of all.
+    fn link(&mut self, oldest: u32, newest: u32) {
+        let before = node(&self.nodes, ANCHOR).older;
+        self.set(oldest, |node| node.older = before);
+        self.set(newest, |node| node.newer = ANCHOR);
+        self.set(before, |node| node.newer = oldest);
+        self.set(ANCHOR, |node| node.older = newest);
     }
 
-    fn unlink(&mut self, at: u32) {
-        let Node { newer, older, .. } = node(&self.nodes, at);
+    /// Takes the blocks from `oldest` to `newest`, which stand side by side, out of their place.
+    fn unlink(&mut self, oldest: u32, newest: u32) {
+        let (older, newer) = (node(&self.nodes, oldest).older, node(&self.nodes, newest).newer);
         self.set(newer, |node| node.older = older);
         self.set(older, |node| node.newer = newer);
     }
@@ -137,6 +183,8 @@ fn node(nodes: &[Node], at: u32) -> Node {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     #[test]
@@ -151,5 +199,28 @@ mod tests {
         let rest: Vec<_> = std::iter::from_fn(|| lru.pop_oldest()).collect();
         assert_eq!(rest, [3, 1, 4]);
         assert!(lru.touch(3));
+    }
+
+    proptest! {
+        #[test]
+        fn prompts_are_touched_as_their_blocks_one_by_one(
+            prompts in prop::collection::vec((0..4_u64, 1..30_u64, 0..3_usize), 1..40),
+        ) {
+            let (mut lru, mut plain) = (Lru::new(), Lru::new());
+            for (family, length, evicted) in prompts {
+                // prompts of a family share the first ten blocks of all
+                let hash = |at| if at < 10 { at } else { family * 1_000 + at };
+                let hashes: Vec<_> = (0..length).map(hash).collect();
+                let (mut came, mut expected) = (Vec::new(), Vec::<u64>::new());
+                lru.touch_all(&hashes, |hash| came.push(hash));
+                expected.extend(hashes.iter().rev().filter(|hash| plain.touch(**hash)));
+                prop_assert_eq!(came, expected);
+                for _ in 0..evicted {
+                    prop_assert_eq!(lru.pop_oldest(), plain.pop_oldest());
+                }
+            }
+            let rest = |lru: &mut Lru| std::iter::from_fn(|| lru.pop_oldest()).collect::<Vec<_>>();
+            prop_assert_eq!(rest(&mut lru), rest(&mut plain));
+        }
     }
 }

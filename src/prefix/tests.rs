@@ -36,6 +36,7 @@ fn tokens(blocks: usize) -> Option<u64> {
     Some(blocks as u64 * u64::from(BLOCK_TOKENS))
 }
 
+// FR-063, FR-143
 #[test]
 fn each_endpoint_has_what_it_was_given_up_to_the_first_difference() {
     let (snapshot, index) = (fixture::snapshot(130), Index::new(Settings::default(), 1));
@@ -95,6 +96,7 @@ fn the_capacity_follows_the_endpoint_unless_it_is_fixed() {
     }
 }
 
+// FR-138, FR-164
 #[test]
 fn an_endpoint_that_left_is_forgotten_and_its_late_records_are_ignored() {
     let (snapshot, index) = (fixture::snapshot(2), Index::new(Settings::default(), 1));
@@ -123,6 +125,7 @@ fn an_endpoint_that_takes_a_slot_over_begins_with_nothing() {
     assert_eq!((blocks(&index, b"abc", snapshot.ready()), index.len()), (vec![0], 1));
 }
 
+// FR-129
 #[test]
 fn all_endpoints_share_the_limit() {
     let settings = Settings { block_limit: 8, ..Settings::default() };
@@ -140,6 +143,28 @@ fn all_endpoints_share_the_limit() {
     assert_eq!(index.len(), 8);
 }
 
+// FR-133
+#[test]
+fn prompts_that_are_used_stay_while_others_without_end_pass_within_the_limit() {
+    let settings = Settings { block_limit: 1_000, ..Settings::default() };
+    let (snapshot, index) = (fixture::snapshot(1), Index::new(settings, 1));
+    let id = ids(&snapshot)[0];
+    let hot: Vec<_> = (0..10_u8).map(|n| [n; 8]).collect();
+    for round in 0..200_u8 {
+        for prompt in &hot {
+            if round > 0 {
+                assert_eq!(blocks(&index, prompt, snapshot.ready()), [8], "{round}");
+            }
+            index.record(id, &chain(&index, prompt), None);
+        }
+        for other in 10..20_u8 {
+            let once: Vec<_> = [other, round].into_iter().cycle().take(20).collect();
+            index.record(id, &chain(&index, &once), None);
+        }
+        assert!(index.len() <= 1_000, "{}", index.len());
+    }
+}
+
 #[test]
 fn larger_blocks_cut_prompts_coarser() {
     let block_tokens = NonZeroU32::new(128).unwrap();
@@ -147,6 +172,7 @@ fn larger_blocks_cut_prompts_coarser() {
     assert_eq!(chain(&index, b"abcd").hashes().len(), 2);
 }
 
+// FR-162
 #[test]
 fn threads_that_record_search_and_leave_at_once_leave_nothing_behind() {
     let (snapshot, index) = (fixture::snapshot(8), Index::new(Settings::default(), 1));
@@ -320,6 +346,7 @@ fn touch(has: &mut Vec<Vec<u8>>, prompt: &[u8], room: usize) {
 }
 
 proptest! {
+    // FR-133
     #[test]
     fn the_index_equals_a_naive_model(
         steps in proptest::collection::vec(step(), 0..60),

@@ -114,6 +114,11 @@ pub(super) trait Chooser: Debug {
     /// A request is lost with its pod, and is asked for again.
     fn lost(&mut self, _job: JobId, _pod: usize) {}
 
+    /// Replicas that the load needed, from when on; nothing where nobody knows.
+    fn needed(&mut self) -> Vec<(Duration, u32)> {
+        Vec::new()
+    }
+
     /// A pod has gone, or is back; tells which are up.
     fn changed(&mut self, _pod: usize, _pods: &[Pod], _now: Duration) {}
 }

@@ -20,6 +20,7 @@ use crate::prefix::{Chain, Index};
 use crate::replay::clock::VirtualClock;
 use crate::replay::contender::{Asked, Chooser};
 use crate::replay::pod::Pod;
+use crate::replay::scaling::Looks;
 use crate::replay::tally::{BLOCK_TOKENS, position};
 use crate::replay::{Arrival, Failure, Fleet, Workload};
 use crate::request::{Parsed, Usage};
@@ -62,6 +63,8 @@ pub(super) struct Directed {
     /// What a page says of adapters while there is no request for one, by the number of slots.
     no_adapters: BTreeMap<usize, Arc<Adapters>>,
     scrape_interval: Duration,
+    /// For autoscalers.
+    looks: Looks,
     dice: fastrand::Rng,
 }
 
@@ -122,6 +125,7 @@ impl Directed {
             },
             no_adapters: BTreeMap::new(),
             scrape_interval: fleet.scrape_interval,
+            looks: Looks::new(resolved.autoscaling),
             dice,
         };
         directed.open.resize_with(workload.arrivals.len(), || None);
@@ -256,6 +260,14 @@ impl Chooser for Directed {
         let (sample, at, interval) = (self.page(engine), self.clock.now(), self.scrape_interval);
         self.state.apply(PoolEvent::Scraped { id, sample, at, interval }, at);
         self.unpublished = true;
+        if self.looks.due(now) {
+            let snapshot = self.publish();
+            self.looks.look(&snapshot, now, at);
+        }
+    }
+
+    fn needed(&mut self) -> Vec<(Duration, u32)> {
+        self.looks.told()
     }
 
     fn happened(&mut self, event: &Event, _pod: usize, now: Duration) {

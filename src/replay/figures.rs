@@ -41,6 +41,9 @@ pub struct Figures {
     /// Requests that the policy refused.
     #[serde(serialize_with = "rounded")]
     pub refused: f64,
+    /// The most replicas that autoscalers would have been told; no number for a policy that is not Lodesman's own code.
+    #[serde(serialize_with = "rounded")]
+    pub recommended_replicas: f64,
 }
 
 /// Percentiles by nearest rank: the least value that so many of a hundred do not exceed.
@@ -79,6 +82,7 @@ impl Figures {
             rest(one)
                 .map(|rest| milliseconds(one.end_to_end.saturating_sub(one.ttft)) / rest as f64)
         };
+        let recommended = outcome.needed.iter().map(|(_, needed)| *needed).max();
         let most = outcome.placed.iter().max().copied().unwrap_or_default() as f64;
         let mean = outcome.placed.iter().sum::<u64>() as f64 / outcome.placed.len() as f64;
         Self {
@@ -93,6 +97,7 @@ impl Figures {
             requests: served.len() as f64,
             left_out: outcome.left_out as f64,
             refused: outcome.refused as f64,
+            recommended_replicas: recommended.map_or(f64::NAN, f64::from),
         }
     }
 
@@ -128,6 +133,7 @@ impl Figures {
             requests: of(|run| run.requests),
             left_out: of(|run| run.left_out),
             refused: of(|run| run.refused),
+            recommended_replicas: of(|run| run.recommended_replicas),
         }
     }
 }

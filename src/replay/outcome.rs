@@ -17,6 +17,9 @@ pub struct Outcome {
     pub left_out: u64,
     /// Requests that the policy refused.
     pub refused: u64,
+    /// Replicas that the load needed, from when on, as autoscalers would have been told; nothing by other policies than the
+    /// production director.
+    pub needed: Vec<(Duration, u32)>,
 }
 
 /// One request that was answered.

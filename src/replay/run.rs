@@ -81,10 +81,11 @@ impl Run<'_> {
         }
         let Totals { adapter_loads, recomputed_tokens } = self.totals();
         let uncounted = self.uncounted.unwrap_or_default();
-        self.tally.outcome(Totals {
+        let outcome = self.tally.outcome(Totals {
             adapter_loads: adapter_loads - uncounted.adapter_loads,
             recomputed_tokens: recomputed_tokens - uncounted.recomputed_tokens,
-        })
+        });
+        Outcome { needed: self.chooser.needed(), ..outcome }
     }
 
     /// When something happens next; none when all are answered.

@@ -130,6 +130,7 @@ mod tests {
             requests: 100.0,
             left_out: 0.0,
             refused: 0.0,
+            recommended_replicas: f64::NAN,
         };
         Row {
             policy: policy.to_owned(),

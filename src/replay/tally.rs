@@ -143,6 +143,7 @@ impl<'a> Tally<'a> {
             recomputed_tokens: self.recomputed_tokens + totals.recomputed_tokens,
             left_out: self.left_out,
             refused: self.refused,
+            needed: Vec::new(),
         }
     }
 }

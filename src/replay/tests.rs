@@ -8,6 +8,8 @@ use crate::prefix::Chain;
 use crate::sim::engine::{AdapterId, EngineSpec};
 
 mod hot_prefix;
+mod ramp;
+mod spread;
 
 const MS: Duration = Duration::from_millis(1);
 
@@ -82,6 +84,7 @@ fn what_arrives_at_one_instant_may_be_in_one_step() {
     assert_eq!(ttfts(&outcome), [200 * MS; 2]);
 }
 
+// FR-048
 #[test]
 fn a_burst_is_spread_evenly_by_those_who_count_it() {
     let burst = workload((1..=160).map(|id| unique(id, 200 * MS, 1_000)));

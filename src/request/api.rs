@@ -260,6 +260,7 @@ mod tests {
         assert_eq!(of("/v2/rerank"), Api::ModelOnly);
     }
 
+    // FR-035
     #[test]
     fn query_and_outer_slashes_are_cut() {
         assert_eq!(of("/v1/messages?beta=true"), Api::Messages);

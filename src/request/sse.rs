@@ -207,7 +207,7 @@ fn whole_document(at: usize, document: &[u8], sink: &mut impl EventSink) {
 
 /// Whether data that begins like this is the terminator.
 fn terminates(data: &[u8]) -> bool {
-    data.get(..HEAD).unwrap_or(data).trim_ascii() == TERMINATOR
+    data.first() != Some(&b'{') && data.get(..HEAD).unwrap_or(data).trim_ascii() == TERMINATOR
 }
 
 /// Length of the line end with which `bytes` begins.

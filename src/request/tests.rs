@@ -38,6 +38,7 @@ fn model(parsed: &Parsed) -> Option<&str> {
     parsed.model.as_ref().map(|model| &*model.name)
 }
 
+// FR-030
 #[test]
 fn chat_is_read() {
     let body = r#"{"model":"m","stream":true,"max_tokens":9,"max_completion_tokens":7,"cache_salt":"s",
@@ -100,6 +101,7 @@ fn chat_without_messages_is_rejected_by_name() {
     assert_eq!(item.to_string(), "`messages[1]` has the wrong type");
 }
 
+// FR-031
 #[test]
 fn completions_take_every_form_of_prompt() {
     let prompt = |prompt: &str| {
@@ -145,6 +147,7 @@ fn last_of_duplicate_keys_wins() {
     assert_eq!((parsed.cache_salt, parsed.output_cap), (None, None));
 }
 
+// FR-030, FR-040
 #[test]
 fn explicit_nulls_and_wrong_types_of_options_are_ignored() {
     let body = r#"{"model":"m","prompt":"x","stream":null,"logprobs":null,"min_tokens":0,"max_tokens":null,
@@ -169,6 +172,7 @@ fn output_cap_is_a_whole_number() {
     assert_eq!(cap(r#""max_completion_tokens":1.5,"max_tokens":4"#), Some(4));
 }
 
+// FR-034
 #[test]
 fn responses_need_an_input() {
     let items = r#"{"input":[{"role":"user","content":[{"type":"input_text","text":"hi"}]}],
@@ -181,6 +185,7 @@ fn responses_need_an_input() {
     scan(Api::Responses, r#"{"prompt":{"id":"pmpt_1"}}"#);
 }
 
+// FR-033
 #[test]
 fn other_openai_bodies_need_what_they_cannot_do_without() {
     assert_eq!(scan(Api::Conversations, "{}").1, "");
@@ -233,6 +238,7 @@ fn token_apis_are_read() {
     assert_eq!(error(Api::SglangGenerate, "{}"), none);
 }
 
+// FR-033
 #[test]
 fn only_the_model_is_read_of_other_apis() {
     let body = r#"{"model":"r","query":"q","documents":["a","b"],"messages":5,"stream":true}"#;
@@ -300,6 +306,7 @@ fn truncated_body_says_what_was_seen() {
     assert_eq!(scan.finish_truncated().reading, Reading::Opaque);
 }
 
+// FR-042
 #[test]
 fn encoded_body_is_not_read() {
     let mut scan = Scan::opaque();

@@ -10,7 +10,7 @@ use crate::schedule::PickContext;
 /// Keeps the candidates that may serve the model, in their order.
 pub(crate) fn keep_servers(cx: PickContext<'_>, candidates: &mut Vec<Slot>) {
     let Some(model) = cx.model else { return };
-    let serves = |slot: Slot| cx.snapshot.serves(slot, model);
+    let serves = cx.snapshot.servers(model);
     if candidates.iter().any(|&slot| serves(slot) == Some(true)) {
         candidates.retain(|&slot| serves(slot) != Some(false));
     }

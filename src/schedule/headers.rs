@@ -16,10 +16,10 @@ pub struct Headers(Vec<(Arc<str>, Bytes)>);
 
 impl Headers {
     /// Takes a header in if it is wanted and was not there before; names are in lower case.
-    pub fn take(&mut self, wanted: &[Arc<str>], name: &[u8], value: &Bytes) {
+    pub fn take(&mut self, wanted: &[Arc<str>], name: &[u8], value: &[u8]) {
         let Some(name) = wanted.iter().find(|wanted| wanted.as_bytes() == name) else { return };
         if self.0.iter().all(|(taken, _)| taken != name) {
-            self.0.push((Arc::clone(name), value.clone()));
+            self.0.push((Arc::clone(name), Bytes::copy_from_slice(value)));
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! Scores are clamped to 0.0 ..= 1.0 (NaN is 0.0), multiplied by their weight and summed. Every plugin call is
 //! contained: one that panics is a [`Fault`] and is left out. Once the pass is late the remaining scorers are skipped
-//! and the least loaded candidate is taken; filters always run, since they guard a boundary.
+//! and the least loaded candidate is taken; filters always run, since they guard a boundary. Between filters and scorers those
+//! are left out that warm up and have as many prompts as they can show for.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use smallvec::SmallVec;
 
-use crate::pool::{Endpoint, Slot};
+use crate::pool::{Endpoint, Slot, Snapshot};
 use crate::schedule::registry::Empty;
-use crate::schedule::{Filter, LeftOut, PickContext, Picker, Scorer, Trace, least};
+use crate::schedule::timing::timed;
+use crate::schedule::{Filter, LeftOut, PickContext, Picker, Point, Scorer, Timing, Trace, least};
 
 /// Filters, scorers and a picker under the names of the configuration.
 #[derive(Debug)]
@@ -30,6 +32,8 @@ pub struct Profile {
 pub struct FilterStep {
     /// Its name in the configuration.
     pub name: Arc<str>,
+    /// Its type.
+    pub type_name: &'static str,
     /// What it means when it leaves nothing.
     pub empty: Empty,
     /// The filter; the same where several profiles name it.
@@ -41,6 +45,8 @@ pub struct FilterStep {
 pub struct ScorerStep {
     /// Its name in the configuration.
     pub name: Arc<str>,
+    /// Its type.
+    pub type_name: &'static str,
     /// What its scores are multiplied by; 1.0 unless configured.
     pub weight: f32,
     /// The scorer; the same where several profiles name it.
@@ -52,6 +58,8 @@ pub struct ScorerStep {
 pub struct PickerStep {
     /// Its name in the configuration.
     pub name: Arc<str>,
+    /// Its type.
+    pub type_name: &'static str,
     /// The picker.
     pub picker: Box<dyn Picker>,
 }
@@ -78,6 +86,8 @@ pub struct Scratch {
     pub chosen: Vec<usize>,
     /// What is noted on the way; none while nobody asks.
     pub trace: Option<Box<Trace>>,
+    /// How long plugins take; none while nobody asks.
+    pub timing: Option<Box<Timing>>,
     column: Vec<f32>,
     before: Vec<Slot>,
 }
@@ -220,7 +230,9 @@ impl Profile {
         }
         for step in self.filters.iter().filter(|step| runs(step)) {
             scratch.before.clone_from(&scratch.candidates);
-            let done = contained(|| step.filter.filter(cx, &mut scratch.candidates));
+            let Scratch { candidates, timing, .. } = &mut *scratch;
+            let called = (Point::Filter, step.type_name, &step.name);
+            let done = timed(timing, called, || contained(|| step.filter.filter(cx, candidates)));
             if !done {
                 scratch.candidates.clone_from(&scratch.before);
             }
@@ -239,10 +251,12 @@ impl Profile {
             }
         }
         if scratch.candidates.is_empty() {
-            Err(Refusal::NoneLeft(Empty::Capability))
-        } else {
-            Ok(pass)
+            return Err(Refusal::NoneLeft(Empty::Capability));
         }
+        if cx.snapshot.ramps() {
+            scratch.narrow(LeftOut::Warming, |candidates| ramp(cx.snapshot, candidates));
+        }
+        Ok(pass)
     }
 
     fn score(
@@ -252,7 +266,7 @@ impl Profile {
         scratch: &mut Scratch,
         pass: &mut Pass,
     ) {
-        let Scratch { candidates, total, column, trace, .. } = scratch;
+        let Scratch { candidates, total, column, trace, timing, .. } = scratch;
         total.clear();
         total.resize(candidates.len(), 0.0);
         for step in &self.scorers {
@@ -263,7 +277,9 @@ impl Profile {
             }
             column.clear();
             column.resize(candidates.len(), 0.0);
-            let done = contained(|| step.scorer.score(cx, candidates, column));
+            let called = (Point::Scorer, step.type_name, &step.name);
+            let score = || contained(|| step.scorer.score(cx, candidates, column));
+            let done = timed(timing, called, score);
             if let Some(trace) = trace {
                 trace.scored(cx, step, candidates, done.then_some(column));
             }
@@ -287,8 +303,10 @@ impl Profile {
 
     /// Lets the picker choose; false when it failed to.
     fn choose(&self, limits: Limits<'_>, scratch: &mut Scratch, pass: &mut Pass) -> bool {
-        let Scratch { candidates, total, chosen, .. } = scratch;
-        if !contained(|| self.picker.picker.pick(total, limits.dice, chosen)) {
+        let Scratch { candidates, total, chosen, timing, .. } = scratch;
+        let called = (Point::Picker, self.picker.type_name, &self.picker.name);
+        let pick = || contained(|| self.picker.picker.pick(total, limits.dice, chosen));
+        if !timed(timing, called, pick) {
             pass.faults.push(Fault::Panicked(Arc::clone(&self.picker.name)));
             return false;
         }
@@ -323,6 +341,14 @@ impl Fault {
             Self::Late(_) => "deadline",
             Self::ChoseNothing(_) => "no_choice",
         }
+    }
+}
+
+/// Leaves out endpoints without a history that have as much as they can show for, where others are left.
+fn ramp(snapshot: &Snapshot, candidates: &mut Vec<Slot>) {
+    let room = |slot: &Slot| snapshot.has_room(*slot);
+    if candidates.iter().any(room) {
+        candidates.retain(room);
     }
 }
 

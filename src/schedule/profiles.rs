@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use crate::schedule::handler::Handler;
 use crate::schedule::handler::single_profile::SingleProfile;
+use crate::schedule::profile::contained;
 use crate::schedule::registry::Parameters;
-use crate::schedule::{Filter, PickContext, Profile, Relay, Scorer};
+use crate::schedule::{Fault, Filter, PickContext, Profile, Relay, Scorer};
 
 /// Profiles under their names, with their handler.
 #[derive(Debug)]
@@ -28,6 +29,17 @@ pub struct Instance {
     pub filter: Option<Arc<dyn Filter>>,
     /// None where it does not score.
     pub scorer: Option<Arc<dyn Scorer>>,
+}
+
+/// The profile that a request runs.
+#[derive(Debug)]
+pub struct Chosen<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The profile.
+    pub profile: &'a Profile,
+    /// What failed while it was chosen.
+    pub fault: Option<Fault>,
 }
 
 impl Profiles {
@@ -67,10 +79,19 @@ impl Profiles {
         }
     }
 
-    /// The one that a request runs, with its name; none where it asks for one that is not there.
-    pub fn choose(&self, cx: PickContext<'_>) -> Option<(&str, &Profile)> {
-        let at = self.handler.choose(cx, &self.names)?;
-        Some((self.names.get(at)?, self.list.get(at)?))
+    /// The one that a request runs; none where it asks for one that is not there. A handler that panics has chosen its
+    /// fallback, or the first.
+    pub fn choose(&self, cx: PickContext<'_>) -> Option<Chosen<'_>> {
+        let mut chosen = None;
+        let done = contained(|| chosen = self.handler.choose(cx, &self.names));
+        let at = if done { chosen? } else { self.fallback() };
+        let fault = (!done).then(|| Fault::Panicked("profile handler".into()));
+        Some(Chosen { name: self.names.get(at)?, profile: self.list.get(at)?, fault })
+    }
+
+    fn fallback(&self) -> usize {
+        let name = self.handler.fallback();
+        self.names.iter().position(|it| Some(&**it) == name).unwrap_or(0)
     }
 
     /// All of them with their names, in the order of the configuration.

@@ -14,7 +14,7 @@ use crate::schedule::profile::{FilterStep, PickerStep, ScorerStep, contained};
 #[derive(Debug, Default)]
 pub struct Trace {
     depth: Depth,
-    /// Who was ready and never came to a filter.
+    /// Who was ready and never came to a filter, or was left out after the filters as one that warms up.
     pub left_out: Vec<(Slot, LeftOut)>,
     /// How full the candidates were, by the detector of this name; none when it was not asked.
     pub saturation: Option<(Arc<str>, f32)>,
@@ -34,15 +34,19 @@ pub enum Depth {
     Words,
 }
 
-/// Why an endpoint that is ready does not come to the filters.
+/// Why an endpoint that is ready does not come to the filters, or not to the scorers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftOut {
     /// The gateway's subset does not name it.
     Subset,
+    /// It drains, and others do not.
+    Draining,
     /// It seems not to answer, and others do.
     Silent,
     /// It is known not to serve the model, and another is known to.
     Model,
+    /// It warms up and has as much as it can show for, and others are left by the filters.
+    Warming,
 }
 
 /// The notes of one pass of a profile.
@@ -181,8 +185,10 @@ impl LeftOut {
     pub fn reason(self) -> &'static str {
         match self {
             Self::Subset => "the gateway's subset does not name it",
+            Self::Draining => "it drains, and others do not",
             Self::Silent => "it seems not to answer, and others do",
             Self::Model => "it does not serve the model, and another does",
+            Self::Warming => "it warms up and has as many prompts as it can show for",
         }
     }
 
@@ -190,8 +196,10 @@ impl LeftOut {
     pub fn name(self) -> &'static str {
         match self {
             Self::Subset => "subset",
+            Self::Draining => "draining",
             Self::Silent => "not_answering",
             Self::Model => "model",
+            Self::Warming => "warming",
         }
     }
 }

@@ -68,6 +68,19 @@ impl Client {
     }
 }
 
+impl Client {
+    /// Sends JSON, and gives whatever is answered.
+    pub(in crate::scrape) async fn post(
+        &self,
+        url: &Url,
+        json: String,
+    ) -> reqwest::Result<reqwest::Response> {
+        let kind = http::HeaderValue::from_static("application/json");
+        let request = self.http.post(url.clone()).header(http::header::CONTENT_TYPE, kind);
+        request.body(json).send().await
+    }
+}
+
 /// A client that keeps a connection per endpoint, follows no redirect and asks no proxy.
 fn http(page: &Page) -> Result<reqwest::Client, ClientError> {
     let identity = http::HeaderValue::from_static("identity");

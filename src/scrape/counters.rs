@@ -33,7 +33,10 @@ pub enum ScrapeError {
 #[derive(Debug, Default)]
 pub struct Counters {
     errors: [AtomicU64; REASONS.len()],
+    /// Lists of models that did not come.
     lists: AtomicU64,
+    /// Those that came and are none.
+    no_lists: AtomicU64,
     dropped: AtomicU64,
 }
 
@@ -41,6 +44,11 @@ impl ScrapeError {
     /// A word for logs and metric labels.
     pub fn reason(&self) -> &'static str {
         REASONS.get(self.index()).copied().unwrap_or_default()
+    }
+
+    /// Whether what came was whole, and told nothing.
+    fn came(&self) -> bool {
+        matches!(self, Self::NothingKnown)
     }
 
     /// The message with its causes.
@@ -62,15 +70,27 @@ impl ScrapeError {
 }
 
 impl Counters {
-    /// Failed scrapes by reason.
+    /// Pages that came and told nothing of the engine.
+    pub fn unread(&self) -> u64 {
+        self.errors
+            .get(ScrapeError::NothingKnown.index())
+            .map_or(0, |it| it.load(Ordering::Relaxed))
+    }
+
+    /// Failed scrapes by reason, those of [`unread`](Self::unread) pages among them.
     pub fn errors(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = self.errors.iter().map(|count| count.load(Ordering::Relaxed));
         REASONS.into_iter().zip(counts)
     }
 
-    /// Failed readings of a list of models.
+    /// Lists of models that did not come.
     pub fn lists(&self) -> u64 {
         self.lists.load(Ordering::Relaxed)
+    }
+
+    /// Lists of models that came and are none.
+    pub fn no_lists(&self) -> u64 {
+        self.no_lists.load(Ordering::Relaxed)
     }
 
     /// Samples that were read and not used, because the pool had too much to do.
@@ -84,8 +104,9 @@ impl Counters {
         }
     }
 
-    pub(in crate::scrape) fn count_list(&self) {
-        self.lists.fetch_add(1, Ordering::Relaxed);
+    pub(in crate::scrape) fn count_list(&self, error: &ScrapeError) {
+        let count = if error.came() { &self.no_lists } else { &self.lists };
+        count.fetch_add(1, Ordering::Relaxed);
     }
 
     pub(in crate::scrape) fn drop_sample(&self) {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use crate::config::Engines;
 use crate::config::engines::{Engine, Metric, Signal};
+use crate::pool::Sample;
 
 /// All engines of a configuration.
 #[derive(Debug)]
@@ -143,6 +144,22 @@ impl Dialect {
             let rest = line.strip_prefix(&*family.name)?;
             matches!(rest, [b'{' | b' ' | b'\t', ..]).then_some((&*family.wanted, rest))
         })
+    }
+
+    /// The metrics of load that tell nothing in a sample, for want of them or because they are no numbers.
+    pub(in crate::scrape) fn lacking<'a>(
+        &'a self,
+        sample: &Sample,
+    ) -> impl Iterator<Item = &'a str> {
+        let Sample { waiting, running, kv_usage, .. } = *sample;
+        let told = move |signal: &Signal| match signal {
+            Signal::Waiting => waiting.is_some(),
+            Signal::Running => running.is_some(),
+            Signal::KvUsage => kv_usage.is_some(),
+            Signal::Adapters | Signal::BlockSize | Signal::Blocks | Signal::Attribute(_) => true,
+        };
+        let lacking = self.wanted.iter().filter(move |wanted| !told(wanted.signal()));
+        lacking.map(|wanted| &*wanted.metric.series.name)
     }
 
     /// The engines, each once.

@@ -1,4 +1,4 @@
-//! The loop of one endpoint: its metrics page, and beside it its list of models.
+//! The loop of one endpoint: its metrics page, and beside it its list of models and its probes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +12,7 @@ use crate::scrape::counters::ScrapeError;
 use crate::scrape::dialect::Choice;
 use crate::scrape::exposition::Scan;
 use crate::scrape::pace::{LONGEST_REST, SLOW, back_off, busy};
+use crate::scrape::probe::Model;
 use crate::scrape::{Scraper, models};
 
 /// A page takes at most this long, as in the reference: a busy Python server needs hundreds of milliseconds.
@@ -35,6 +36,11 @@ pub(in crate::scrape) struct Watch {
     busy: bool,
     /// Failures in a row.
     failures: u32,
+    /// Whether it ever answered anything.
+    heard: bool,
+    /// Pages in a row that lack something of the engine's.
+    gaps: u32,
+    model: Model,
 }
 
 impl Watch {
@@ -52,6 +58,9 @@ impl Watch {
             engine,
             busy: false,
             failures: 0,
+            heard: false,
+            gaps: 0,
+            model: Model::default(),
         }
     }
 
@@ -59,7 +68,13 @@ impl Watch {
     pub(in crate::scrape) async fn run(self, first: Duration) {
         sleep(first).await;
         let (scraper, endpoint) = (Arc::clone(&self.scraper), Arc::clone(&self.endpoint));
-        tokio::join!(self.pages(), lists(&scraper, &endpoint));
+        let model = self.model.clone();
+        let probes = async {
+            if let Some(prober) = &scraper.prober {
+                prober.watch(&endpoint, &model).await;
+            }
+        };
+        tokio::join!(self.pages(), lists(&scraper, &endpoint, &model), probes);
     }
 
     async fn pages(mut self) {
@@ -107,9 +122,13 @@ impl Watch {
                 if self.failures >= UNREACHABLE_AFTER {
                     tracing::info!(endpoint = name, "endpoint reachable again");
                 }
-                self.failures = 0;
+                (self.failures, self.heard) = (0, true);
                 self.endpoint.live.reach(false);
                 self.busy = busy(&sample);
+                self.look_for_gaps(&sample);
+                if let Some(models) = &sample.models {
+                    self.model.named(models);
+                }
                 let (id, at, interval) = (self.endpoint.id, begun.into_std(), self.interval());
                 self.scraper.send(Event::Scraped { id, sample, at, interval });
             }
@@ -117,12 +136,26 @@ impl Watch {
                 self.scraper.counters.count(&error);
                 self.failures = self.failures.saturating_add(1);
                 let refused = matches!(error, ScrapeError::NoAnswer(_));
-                self.endpoint.live.reach(refused && self.failures >= UNREACHABLE_AFTER);
+                let silent = matches!(error, ScrapeError::TimedOut);
+                self.heard |= !refused && !silent;
+                let absent = refused || (silent && !self.heard);
+                self.endpoint.live.reach(absent && self.failures >= UNREACHABLE_AFTER);
                 if self.failures == UNREACHABLE_AFTER {
                     let (reason, error) = (error.reason(), error.chain());
                     tracing::warn!(endpoint = name, reason, error, "endpoint unreachable");
                 }
             }
+        }
+    }
+
+    /// Tells once of a metric that the engine should have: it may have another name in a newer version.
+    fn look_for_gaps(&mut self, sample: &Sample) {
+        let mut lacking = self.scraper.dialects.dialect(self.engine).lacking(sample).peekable();
+        self.gaps = if lacking.peek().is_some() { self.gaps.saturating_add(1) } else { 0 };
+        if self.gaps == UNREACHABLE_AFTER {
+            let endpoint = self.endpoint.spec.name.as_str();
+            let lacking = lacking.collect::<Vec<_>>().join(", ");
+            tracing::warn!(endpoint, lacking, "metrics page does not tell all of its engine");
         }
     }
 
@@ -150,7 +183,7 @@ impl Watch {
 }
 
 /// Reads the list of models for ever: often until it is known, then rarely.
-async fn lists(scraper: &Scraper, endpoint: &Endpoint) {
+async fn lists(scraper: &Scraper, endpoint: &Endpoint, model: &Model) {
     let Some(url) = scraper.models.url(endpoint.spec.address) else { return };
     let mut failures = 0;
     loop {
@@ -159,12 +192,13 @@ async fn lists(scraper: &Scraper, endpoint: &Endpoint) {
         match read.unwrap_or(Err(ScrapeError::TimedOut)) {
             Ok(models) => {
                 failures = 0;
+                model.listed(&models.base);
                 scraper.send(Event::Listed { id: endpoint.id, models, at });
             }
             Err(error) => {
                 // A server without a list, or that tells only its clients, is no failure; that may change.
                 if !matches!(error, ScrapeError::Status(400..500)) {
-                    scraper.counters.count_list();
+                    scraper.counters.count_list(&error);
                 }
                 failures += 1;
             }

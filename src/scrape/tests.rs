@@ -173,6 +173,15 @@ impl std::io::Write for Log {
     }
 }
 
+/// What this thread logs until the guard is dropped.
+fn log() -> (Arc<parking_lot::Mutex<Vec<u8>>>, tracing::subscriber::DefaultGuard) {
+    let log = Arc::new(parking_lot::Mutex::new(Vec::new()));
+    let writer = Arc::clone(&log);
+    let subscriber =
+        tracing_subscriber::fmt().with_writer(move || Log(Arc::clone(&writer))).finish();
+    (log, tracing::subscriber::set_default(subscriber))
+}
+
 fn endless() -> Response {
     let line = Bytes::from("x".repeat(99_999) + "\n");
     let (sender, receiver) = mpsc::channel::<Result<Bytes, std::io::Error>>(1);
@@ -191,6 +200,40 @@ async fn a_page_becomes_a_sample_of_its_endpoint() {
     let expected =
         Sample { waiting: Some(3.0), running: Some(2.0), kv_usage: Some(0.5), ..Sample::default() };
     assert_eq!(sample, expected);
+}
+
+// FR-086
+#[tokio::test]
+async fn a_page_that_lacks_what_its_engine_need_not_tell_is_no_failure() {
+    for page in
+        [GOOD, "sglang:num_queue_reqs 1\nsglang:num_running_reqs 0\nsglang:token_usage 0.1\n"]
+    {
+        let server = Server::constant(move || page.into_response()).await;
+        let mut bench = Bench::new(&[server.address], Pace::Fixed(Duration::from_millis(1)), 8);
+        for _ in 0..4 {
+            assert_eq!(bench.next().await.1.adapters, None);
+        }
+        assert_eq!(bench.counters.errors().map(|(_, count)| count).sum::<u64>(), 0);
+    }
+}
+
+// FR-085
+#[tokio::test]
+async fn a_metric_that_is_gone_from_a_page_is_told_once_by_its_name() {
+    let (log, _guard) = log();
+    let renamed = GOOD.replace("vllm:kv_cache_usage_perc", "vllm:new_cache_usage");
+    let answer = move |asked| {
+        let page = if asked < 3 { GOOD.to_owned() } else { renamed.clone() };
+        std::future::ready(page.into_response())
+    };
+    let server = Server::new(answer).await;
+    let mut bench = Bench::new(&[server.address], Pace::Fixed(Duration::from_millis(1)), 8);
+    while server.asked() < 12 {
+        bench.next().await;
+    }
+    let text = String::from_utf8(log.lock().clone()).unwrap();
+    let told = text.lines().filter(|line| line.contains("vllm:kv_cache_usage_perc")).count();
+    assert_eq!((told, text.lines().count()), (1, 1), "{text}");
 }
 
 #[tokio::test]
@@ -215,6 +258,7 @@ async fn one_connection_serves_all_scrapes() {
     assert_eq!(connections.lock().len(), 1);
 }
 
+// FR-089
 #[tokio::test]
 async fn requests_in_flight_make_it_fast_at_once() {
     let server = Server::constant(|| IDLE.into_response()).await;
@@ -230,6 +274,7 @@ async fn requests_in_flight_make_it_fast_at_once() {
     assert_eq!(bench.next().await.2, SLOW);
 }
 
+// FR-106
 #[tokio::test]
 async fn members_that_go_are_left_alone_and_those_that_come_are_scraped() {
     let (a, b) = (
@@ -303,13 +348,10 @@ async fn a_page_that_breaks_off_is_no_sample() {
     assert!(bench.events.try_recv().is_err());
 }
 
+// FR-146
 #[tokio::test]
 async fn a_server_that_recovers_is_scraped_again_and_only_changes_are_logged() {
-    let log = Arc::new(parking_lot::Mutex::new(Vec::new()));
-    let writer = Arc::clone(&log);
-    let subscriber =
-        tracing_subscriber::fmt().with_writer(move || Log(Arc::clone(&writer))).finish();
-    let _log = tracing::subscriber::set_default(subscriber);
+    let (log, _guard) = log();
     let answer = |asked| {
         let good = asked >= 5;
         std::future::ready(if good {
@@ -365,6 +407,7 @@ async fn a_loop_that_panics_is_begun_again_beside_the_others() {
     assert!(ended.unwrap_err().is_cancelled() && loops.by_endpoint.is_empty());
 }
 
+// FR-106
 #[tokio::test]
 async fn it_ends_with_its_pool() {
     let server = Server::constant(|| GOOD.into_response()).await;

@@ -44,7 +44,7 @@ pub struct Decisions {
     pub director: Arc<Director>,
     /// How requests are read.
     pub settings: Arc<ArcSwap<Settings>>,
-    /// None when decisions are not kept.
+    /// None where decisions are never kept.
     pub log: Option<Arc<DecisionLog>>,
 }
 
@@ -101,7 +101,7 @@ fn is_local(headers: &HeaderMap) -> bool {
 }
 
 fn list(log: Option<&DecisionLog>, fields: &Fields) -> Response {
-    let Some(log) = log else {
+    let Some(log) = log.filter(|log| log.wanted()) else {
         let told = "decisions are not kept: --decision-log N keeps the last N\n";
         return (StatusCode::NOT_FOUND, told).into_response();
     };

@@ -8,10 +8,12 @@
 //! | `inference-extension` | as readiness until that was fulfilled once or 60 s have passed, then until the drain |
 //!
 //! Existing charts use the last name for both probes: it must neither restart a replica that waits
-//! for its pool nor send traffic to one that just started. Any other name is `NOT_FOUND`.
+//! for its pool nor send traffic to one that just started. Any other name is `NOT_FOUND`, and `SERVICE_UNKNOWN` to who
+//! watches it.
 
 #[cfg(test)]
 mod tests;
+mod watched;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,6 +26,8 @@ use tonic_health::pb::health_server::HealthServer;
 use tonic_health::server::{HealthReporter, HealthService};
 
 use crate::pool::readiness::Readiness;
+
+use self::watched::Watchable;
 
 /// Names that answer as readiness.
 const READINESS: [&str; 3] = ["", "readiness", "envoy.service.ext_proc.v3.ExternalProcessor"];
@@ -99,8 +103,9 @@ impl Health {
     }
 
     /// The service to add to a gRPC server; all servers of one state say the same.
-    pub fn service(&self) -> HealthServer<HealthService> {
-        HealthServer::new(HealthService::from_health_reporter(self.reporter.clone()))
+    pub fn service(&self) -> HealthServer<Watchable> {
+        let service = HealthService::from_health_reporter(self.reporter.clone());
+        HealthServer::new(Watchable(service))
     }
 
     /// The conditions of readiness as they are now.

@@ -1,4 +1,4 @@
-//! HTTP/1: metrics and probes on the metrics port, insight and the log level on the admin port.
+//! HTTP/1: metrics and probes on the metrics port, insight and what can be set on the admin port.
 //!
 //! [`serve_http`] bounds what a client can hold: headers must come within 30 s, a connection lives
 //! for 5 minutes at most, and beyond 256 connections the oldest is closed.
@@ -14,8 +14,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{DefaultBodyLimit, Query};
-use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -23,12 +23,16 @@ use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use prometheus::TEXT_FORMAT;
+use rustls::ServerConfig;
 use serde::Serialize;
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Mutex;
 use tokio::time::{sleep, timeout};
+use tokio_rustls::TlsAcceptor;
 use tracing::{debug, warn};
 
+use super::guard::{Guard, refused};
 use super::health::Health;
 use super::listener::pause_after;
 use super::said::Said;
@@ -54,16 +58,21 @@ const BODY_LIMIT: usize = 4 * 1024;
 
 /// The routes of the metrics port: `/metrics`, `/livez` (also as `/healthz`), `/readyz`.
 ///
-/// `metrics` writes the page in the Prometheus text format.
-pub fn metrics_router<M>(metrics: M, health: Health) -> Router
+/// `metrics` writes the page in the Prometheus text format; `guard` says who may see it, everybody where there is none.
+/// Probes are open to all.
+pub fn metrics_router<M>(metrics: M, guard: Option<Guard>, health: Health) -> Router
 where
     M: Fn() -> String + Clone + Send + Sync + 'static,
 {
     let one_at_a_time = Arc::new(Mutex::new(()));
+    let guarded = async move |headers: HeaderMap| match refused(guard.as_ref(), &headers).await {
+        Some(denial) => denial.into_response(),
+        None => page(metrics, &one_at_a_time).await,
+    };
     let alive = health.clone();
     let live = get(async move || live(&alive));
     Router::new()
-        .route("/metrics", get(async move || page(metrics, &one_at_a_time).await))
+        .route("/metrics", get(guarded))
         .route("/livez", live.clone())
         .route("/healthz", live)
         .route("/readyz", get(async move |Query(query)| ready(&health, &query)))
@@ -81,22 +90,14 @@ where
     }
 }
 
-/// The routes of the admin port: `/debug/snapshot`, `/debug/log-level`.
-///
-/// `snapshot` is shown as JSON.
-pub fn admin_router<S, T>(snapshot: S, log_level: LogLevel) -> Router
-where
-    S: Fn() -> T + Clone + Send + Sync + 'static,
-    T: Serialize + 'static,
-{
-    let LogLevel { read, write } = log_level;
-    let set = async move |level: String| match write(level.trim()) {
+/// A page of the admin port that shows a setting and lets it be changed.
+pub fn setting_page(path: &str, setting: Setting) -> Router {
+    let Setting { read, write } = setting;
+    let set = async move |value: String| match write(value.trim()) {
         Ok(()) => (StatusCode::OK, String::new()),
         Err(reason) => (StatusCode::BAD_REQUEST, format!("{reason}\n")),
     };
-    Router::new()
-        .route("/debug/snapshot", get(async move || Json(snapshot())))
-        .route("/debug/log-level", get(async move || format!("{}\n", read())).put(set))
+    Router::new().route(path, get(async move || format!("{}\n", read())).put(set))
 }
 
 /// A page of the admin port that shows a value as JSON.
@@ -108,21 +109,21 @@ where
     Router::new().route(path, get(async move || Json(read())))
 }
 
-/// How to read and to change the log level.
+/// How to read and to change what is set while it runs.
 #[derive(Clone)]
-pub struct LogLevel {
-    /// The level, or filter directives, in force.
+pub struct Setting {
+    /// The value in force.
     pub read: Arc<dyn Fn() -> String + Send + Sync>,
     /// Takes another one, or says why not.
-    pub write: Arc<SetLevel>,
+    pub write: Arc<Set>,
 }
 
-/// Sets the log level; the error says in a line why it cannot.
-pub type SetLevel = dyn Fn(&str) -> Result<(), String> + Send + Sync;
+/// Sets a value; the error says in a line why it cannot.
+pub type Set = dyn Fn(&str) -> Result<(), String> + Send + Sync;
 
-impl fmt::Debug for LogLevel {
+impl fmt::Debug for Setting {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LogLevel").field("level", &(self.read)()).finish_non_exhaustive()
+        f.debug_struct("Setting").field("value", &(self.read)()).finish_non_exhaustive()
     }
 }
 
@@ -160,14 +161,33 @@ fn ready(health: &Health, query: &HashMap<String, String>) -> Response {
 
 /// Serves `router` until `shutdown`, then closes all connections at once.
 pub async fn serve_http(listener: TcpListener, router: Router, shutdown: impl Future<Output = ()>) {
+    serve(listener, router, None, shutdown).await;
+}
+
+/// The same by TLS alone.
+pub async fn serve_https(
+    listener: TcpListener,
+    router: Router,
+    tls: Arc<ServerConfig>,
+    shutdown: impl Future<Output = ()>,
+) {
+    serve(listener, router, Some(tls.into()), shutdown).await;
+}
+
+async fn serve(
+    listener: TcpListener,
+    router: Router,
+    tls: Option<TlsAcceptor>,
+    shutdown: impl Future<Output = ()>,
+) {
     let router = router.layer(DefaultBodyLimit::max(BODY_LIMIT));
     let (mut connections, said) = (Tasks::new(CONNECTIONS), Said::default());
     let mut shutdown = pin!(shutdown);
     loop {
         tokio::select! {
             () = &mut shutdown => return,
-            accepted = listener.accept() => match accepted {
-                Ok((socket, _)) => connections.spawn(serve_connection(socket, router.clone())),
+            socket = listener.accept() => match socket {
+                Ok((socket, _)) => connections.spawn(accepted_by(tls.clone(), socket, router.clone())),
                 Err(error) => recover(&error, &said).await,
             },
             _ = connections.ended() => {}
@@ -184,7 +204,19 @@ async fn recover(error: &io::Error, said: &Said) {
     }
 }
 
-async fn serve_connection(socket: TcpStream, router: Router) {
+async fn accepted_by(tls: Option<TlsAcceptor>, socket: TcpStream, router: Router) {
+    let Some(tls) = tls else { return serve_connection(socket, router).await };
+    match timeout(HEADER_TIMEOUT, tls.accept(socket)).await {
+        Ok(Ok(stream)) => serve_connection(stream, router).await,
+        Ok(Err(error)) => debug!(%error, "TLS handshake failed"),
+        Err(_) => debug!("TLS handshake took too long"),
+    }
+}
+
+async fn serve_connection<S>(socket: S, router: Router)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
     let connection = http1::Builder::new()
         .timer(TokioTimer::new())
         .header_read_timeout(HEADER_TIMEOUT)

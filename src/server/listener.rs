@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use prometheus::IntCounterVec;
 use rustls::ServerConfig;
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, TcpKeepalive, Type};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
@@ -26,7 +26,6 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tokio_stream::Stream;
 use tokio_util::either::Either;
-use tonic::transport::server::{Connected, TcpConnectInfo};
 use tracing::warn;
 
 use self::refusal::{Refusal, Refusals};
@@ -47,6 +46,11 @@ const BACKLOG: i32 = 1024;
 
 /// Rest after an accept that failed for lack of file descriptors or memory.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// Silence after which the kernel asks whether the peer's host is still there, and time between its questions; it gives up
+/// after its usual nine. HTTP/2 has such questions too, but then the clock is read for every frame.
+const KEEPALIVE: Duration = Duration::from_mins(1);
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(10);
 
 /// First byte of a TLS connection: the content type of a handshake record (RFC 8446, 5.1).
 const TLS_HANDSHAKE: u8 = 0x16;
@@ -102,7 +106,7 @@ pub(super) fn pause_after(error: &io::Error) -> Option<Duration> {
     (!peer).then_some(ACCEPT_PAUSE)
 }
 
-/// The connections of one port, for tonic; it never ends and yields no error.
+/// The connections of one port; it never ends and yields no error.
 #[derive(Debug)]
 pub struct Incoming {
     tcp: TcpListener,
@@ -189,7 +193,8 @@ async fn establish(
     place: OwnedSemaphorePermit,
 ) -> Result<Connection, Refusal> {
     socket.set_nodelay(true).map_err(Refusal::Io)?;
-    let info = socket.connect_info();
+    let keepalive = TcpKeepalive::new().with_time(KEEPALIVE).with_interval(KEEPALIVE_INTERVAL);
+    SockRef::from(&socket).set_tcp_keepalive(&keepalive).map_err(Refusal::Io)?;
     let mut first = [0];
     if socket.peek(&mut first).await.map_err(Refusal::Io)? == 0 {
         return Err(Refusal::Closed);
@@ -208,23 +213,14 @@ async fn establish(
     if &preface != PREFACE {
         return Err(Refusal::NotHttp2);
     }
-    Ok(Connection { stream: Authority::new(stream, &preface), info, _place: place })
+    Ok(Connection { stream: Authority::new(stream, &preface), _place: place })
 }
 
 /// One established connection.
 #[derive(Debug)]
 pub struct Connection {
     stream: Authority<Either<TcpStream, Box<TlsStream<TcpStream>>>>,
-    info: TcpConnectInfo,
     _place: OwnedSemaphorePermit,
-}
-
-impl Connected for Connection {
-    type ConnectInfo = TcpConnectInfo;
-
-    fn connect_info(&self) -> TcpConnectInfo {
-        self.info.clone()
-    }
 }
 
 impl AsyncRead for Connection {

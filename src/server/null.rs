@@ -39,7 +39,7 @@ impl Machines for Null {
 }
 
 impl Machine for Echo {
-    fn receive(&mut self, message: ProcessingRequest, _: Instant) {
+    fn receive(&mut self, message: ProcessingRequest, _: Instant) -> bool {
         let response = message.request.map(|request| match request {
             Request::RequestHeaders(_) => Response::RequestHeaders(destined()),
             Request::ResponseHeaders(_) => Response::ResponseHeaders(HeadersResponse::default()),
@@ -49,6 +49,11 @@ impl Machine for Echo {
             Request::ResponseTrailers(_) => Response::ResponseTrailers(TrailersResponse {}),
         });
         self.replies.extend(response.map(Into::into));
+        false
+    }
+
+    fn proceed(&mut self) -> bool {
+        false
     }
 
     fn pop(&mut self) -> Option<ProcessingResponse> {

@@ -38,6 +38,7 @@ impl Default for Said {
 mod tests {
     use super::*;
 
+    // FR-147
     #[test]
     fn a_line_is_written_once_in_a_while() {
         let said = Said::default();

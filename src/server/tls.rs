@@ -1,10 +1,11 @@
-//! The certificate of the `ext_proc` port: self-signed or from a directory, and what TLS may be
-//! spoken.
+//! The certificate of the `ext_proc` port and that of the metrics port: self-signed or from a directory, what TLS may be
+//! spoken, and whose certificates a client may have.
 //!
 //! Gateways do not verify the picker's certificate, so a self-signed one is enough for privacy;
 //! with a directory (a mounted Secret) the pair is read again when its content changes, without a
 //! restart.
 
+mod clients;
 mod options;
 #[cfg(test)]
 mod tests;
@@ -30,12 +31,30 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tracing::{error, info};
 
+use self::clients::Clients;
+
 /// File names of a `kubernetes.io/tls` Secret.
 const CERTIFICATE: &str = "tls.crt";
 const KEY: &str = "tls.key";
 
-/// HTTP/2; a client without ALPN is accepted all the same.
-const ALPN: &[u8] = b"h2";
+/// What is spoken over TLS; a client without ALPN is accepted all the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Alpn {
+    /// HTTP/2, for gRPC: the default.
+    #[default]
+    Http2,
+    /// HTTP/1.1.
+    Http1,
+}
+
+impl Alpn {
+    fn name(self) -> &'static [u8] {
+        match self {
+            Self::Http2 => b"h2",
+            Self::Http1 => b"http/1.1",
+        }
+    }
+}
 
 /// How often the files are compared: well within the 10 s that a change may take to be seen.
 const POLL: Duration = Duration::from_secs(5);
@@ -45,6 +64,10 @@ const POLL: Duration = Duration::from_secs(5);
 pub struct TlsSettings {
     /// Directory with `tls.crt` and `tls.key`; without it the certificate is self-signed.
     pub directory: Option<PathBuf>,
+    /// A file of authorities in PEM, one of which a client's certificate must be of; without it clients need none.
+    pub clients: Option<PathBuf>,
+    /// What is spoken.
+    pub alpn: Alpn,
     /// Further DNS names or IP addresses of a self-signed certificate.
     pub names: Vec<String>,
     /// The oldest version to accept.
@@ -58,13 +81,14 @@ pub struct TlsSettings {
 pub struct Tls {
     config: Arc<ServerConfig>,
     files: Option<Files>,
+    clients: Option<Clients>,
 }
 
 impl Tls {
     /// Makes or reads the certificate.
     ///
     /// # Errors
-    /// When the pair cannot be read or does not match, a name is no DNS name, or the cipher suites
+    /// When the pair or the authorities of clients cannot be read or used, a name is no DNS name, or the cipher suites
     /// leave no version to speak.
     pub fn new(settings: &TlsSettings) -> Result<Self, TlsError> {
         let provider = Arc::new(settings.cipher_suites.restrict(ring::default_provider()));
@@ -76,19 +100,24 @@ impl Tls {
             }
         };
         let current = Arc::new(Current(ArcSwap::from_pointee(certificate)));
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let clients = settings.clients.as_deref();
+        let clients = clients.map(|path| Clients::new(path, &provider)).transpose()?;
+        let config = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(settings.min_version.versions())
-            .map_err(|error| TlsError::Versions(error.into()))?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::<Current>::clone(&current));
-        config.alpn_protocols = vec![ALPN.to_vec()];
+            .map_err(|error| TlsError::Versions(error.into()))?;
+        let config = match &clients {
+            Some(clients) => config.with_client_cert_verifier(clients.verifier()),
+            None => config.with_no_client_auth(),
+        };
+        let mut config = config.with_cert_resolver(Arc::<Current>::clone(&current));
+        config.alpn_protocols = vec![settings.alpn.name().to_vec()];
         let files = content.map(|(directory, content)| Files {
             directory,
             content: Some(content),
             provider,
             current,
         });
-        Ok(Self { config: Arc::new(config), files })
+        Ok(Self { config: Arc::new(config), files, clients })
     }
 
     /// What a listener needs.
@@ -101,24 +130,51 @@ impl Tls {
     ///
     /// `reloads` has the one label `result`: `success` or `error`, counted once per change.
     pub async fn follow(self, reloads: IntCounterVec) {
-        let Some(mut files) = self.files else { return pending().await };
-        loop {
-            tokio::time::sleep(POLL).await;
-            let directory = files.directory.clone();
-            let read = tokio::task::spawn_blocking(move || Pair::read(&directory)).await;
-            let Ok(read) = read else { continue };
-            match files.update(read) {
-                None => {}
-                Some(Ok(())) => {
-                    reloads.with_label_values(&["success"]).inc();
-                    info!(path = %files.directory.display(), "certificate loaded again");
-                }
-                Some(Err(error)) => {
-                    reloads.with_label_values(&["error"]).inc();
-                    error!(path = %files.directory.display(), error = &error as &dyn Error,
-                        "new certificate is unusable, the old one stays in use: replace the pair");
-                }
-            }
+        let Self { files, clients, .. } = self;
+        let pair = follow_pair(files, &reloads);
+        let authorities = follow_clients(clients, &reloads);
+        tokio::join!(pair, authorities);
+    }
+}
+
+async fn follow_pair(files: Option<Files>, reloads: &IntCounterVec) {
+    let Some(mut files) = files else { return pending().await };
+    loop {
+        tokio::time::sleep(POLL).await;
+        let directory = files.directory.clone();
+        let read = tokio::task::spawn_blocking(move || Pair::read(&directory)).await;
+        let Ok(read) = read else { continue };
+        if let Some(updated) = files.update(read) {
+            report(&updated, &files.directory, reloads);
+        }
+    }
+}
+
+async fn follow_clients(clients: Option<Clients>, reloads: &IntCounterVec) {
+    let Some(mut clients) = clients else { return pending().await };
+    loop {
+        tokio::time::sleep(POLL).await;
+        let path = clients.path.clone();
+        let read = tokio::task::spawn_blocking(move || clients::read(&path)).await;
+        let Ok(read) = read else { continue };
+        if let Some(updated) = clients.update(read) {
+            report(&updated, &clients.path, reloads);
+        }
+    }
+}
+
+/// Counts and logs what became of a change.
+fn report(updated: &Result<(), TlsError>, path: &Path, reloads: &IntCounterVec) {
+    let path = path.display();
+    match updated {
+        Ok(()) => {
+            reloads.with_label_values(&["success"]).inc();
+            info!(%path, "certificate loaded again");
+        }
+        Err(error) => {
+            reloads.with_label_values(&["error"]).inc();
+            error!(%path, error = error as &dyn Error,
+                "new certificate is unusable, the old one stays in use: replace it");
         }
     }
 }
@@ -141,6 +197,9 @@ pub enum TlsError {
     /// The pair does not match, or the key is of no known kind.
     #[error("certificate and key cannot be used together")]
     Pair(#[source] Box<rustls::Error>),
+    /// The authorities of clients cannot be used.
+    #[error("client authorities cannot be used: {0}")]
+    Clients(String),
     /// A name cannot stand in a certificate.
     #[error("cannot make a certificate")]
     Generate(#[from] rcgen::Error),

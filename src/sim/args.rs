@@ -13,8 +13,8 @@ use super::{engine::EngineSpec, page::Dialect};
 /// the facts of any request to another path.
 ///
 /// A fault is `{"kind": K}` with K one of slow (with "factor"), wedged, metrics-frozen,
-/// metrics-hanging, metrics-garbage, metrics-endless, error-500, down, none; `"server": N` means
-/// another server and `"all": true` every one.
+/// metrics-hanging, metrics-error-500, metrics-garbage, metrics-endless, error-500, down, none;
+/// `"server": N` means another server and `"all": true` every one.
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimArgs {
     /// Number of servers.

@@ -21,6 +21,9 @@ pub(super) enum Fault {
     MetricsFrozen,
     /// A request for the metrics page gets no answer.
     MetricsHanging,
+    /// A request for the metrics page is answered 500.
+    #[serde(rename = "metrics-error-500")]
+    MetricsError500,
     /// The metrics page is no text.
     MetricsGarbage,
     /// The metrics page does not end.

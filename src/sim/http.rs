@@ -129,6 +129,7 @@ fn fault(asked: Option<usize>, shared: &Shared, body: &[u8]) -> Response<Body> {
 async fn metrics(server: &Server) -> Response<Body> {
     match server.fault() {
         Fault::MetricsHanging => std::future::pending().await,
+        Fault::MetricsError500 => json(StatusCode::INTERNAL_SERVER_ERROR, &object!({})),
         Fault::MetricsGarbage => text(Body::from(vec![0xff; 4_096])),
         Fault::MetricsEndless => {
             let line = Bytes::from_static(b"# this page has no end, and nothing on it\n");

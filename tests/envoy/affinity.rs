@@ -208,6 +208,7 @@ async fn models_of_one_pool_are_kept_apart() {
     at_rest(&picker).await;
 }
 
+// FR-165
 #[tokio::test]
 async fn model_that_no_server_has_is_a_servers_to_refuse() {
     let (_fleets, picker, envoy) = two_models().await;

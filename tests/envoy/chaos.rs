@@ -52,10 +52,10 @@ async fn traffic(envoy: &Envoy, workers: usize, each: usize) -> Vec<Answer> {
 }
 
 /// Streamed answers that have begun.
-async fn streams(envoy: &Envoy, count: usize) -> Vec<Response> {
+pub(super) async fn streams(envoy: &Envoy, count: usize) -> Vec<Response> {
     let mut open = Vec::new();
     for number in 0..count {
-        let ask = unlike(number, 150, true).to_string();
+        let ask = unlike(number, 600, true).to_string();
         let request = Request::post(CHAT).body(Body::full(ask)).unwrap();
         let mut response = client(envoy.address(), number).send(request).await.unwrap();
         response.chunk().await.unwrap().unwrap();
@@ -126,7 +126,7 @@ async fn cut_connection_is_never_a_whole_answer() {
 
 /// What a client of the gateway does.
 #[derive(Clone, Copy)]
-enum Manner {
+pub(super) enum Manner {
     SendsGarbage,
     AbortsItsRequest,
     LeavesTheAnswer,
@@ -146,7 +146,7 @@ impl Manner {
     }
 
     /// Whether all went as it should.
-    async fn play(self, client: Client) -> bool {
+    pub(super) async fn play(self, client: Client) -> bool {
         let request = Request::post(CHAT).body(self.body()).unwrap();
         match (self, client.send(request).await) {
             (Self::AbortsItsRequest, answer) => answer.is_err(),
@@ -174,6 +174,7 @@ async fn garbage_and_aborts_through_the_gateway_leave_nothing_behind() {
     at_rest(&picker).await;
 }
 
+// FR-028
 #[tokio::test]
 async fn thousands_of_streams_and_resets_leave_nothing_behind() {
     let fleet = fleet(2, "").await;

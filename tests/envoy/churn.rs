@@ -21,25 +21,25 @@ const SERVERS: usize = 100;
 const SWAPS: usize = 20;
 
 /// A mounted `ConfigMap` with a list of endpoints.
-struct Mount {
+pub(super) struct Mount {
     directory: TempDir,
     version: usize,
 }
 
 impl Mount {
-    fn new(text: &str) -> Self {
+    pub(super) fn new(text: &str) -> Self {
         let mut mount = Self { directory: tempfile::tempdir().unwrap(), version: 0 };
         mount.swap(text);
         symlink("..data/endpoints.yaml", mount.path()).unwrap();
         mount
     }
 
-    fn path(&self) -> PathBuf {
+    pub(super) fn path(&self) -> PathBuf {
         self.directory.path().join("endpoints.yaml")
     }
 
     /// Puts another text in place as the kubelet does: all files at once, by a symbolic link to their directory.
-    fn swap(&mut self, text: &str) {
+    pub(super) fn swap(&mut self, text: &str) {
         let at = |name: &str| self.directory.path().join(name);
         let old = format!("..{}", self.version);
         self.version += 1;
@@ -59,7 +59,7 @@ impl Mount {
     }
 }
 
-fn listing(servers: &[SocketAddr]) -> String {
+pub(super) fn listing(servers: &[SocketAddr]) -> String {
     let entry = |server: &SocketAddr| {
         let (ip, port) = (server.ip(), server.port());
         json!({"name": format!("pod-{ip}"), "address": ip, "port": port})

@@ -16,19 +16,30 @@ use super::traffic::server_of;
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
 /// What a client must not be able to say to a model server or to what routes behind us.
-const FORGED: [&str; 6] = [
-    "x-prefiller-host-port",
-    "x-encoder-hosts-ports",
+const FORGED: [&str; 16] = [
     "x-data-parallel-host-port",
-    "x-gateway-destination-endpoint-subset",
+    "x-encoder-hosts-ports",
+    "x-gateway-destination-endpoint-fallback",
     "x-gateway-destination-endpoint-served",
+    "x-gateway-destination-endpoint-subset",
+    "x-gateway-inference-fairness-id",
     "x-gateway-inference-objective",
+    "x-kv-cache-source-host-port",
+    "x-llm-d-inference-fairness-id",
+    "x-llm-d-inference-objective",
+    "x-llm-d-request-dropped-reason",
+    "x-llm-d-slo-tpot-ms",
+    "x-llm-d-slo-ttft-ms",
+    "x-prefiller-host-port",
+    "x-slo-tpot-ms",
+    "x-slo-ttft-ms",
 ];
 
 fn override_host(endpoints: &[SocketAddr], source: Destination) -> Pool {
     Pool::OverrideHost { endpoints: endpoints.to_vec(), destinations: vec![source] }
 }
 
+// FR-015
 #[tokio::test]
 async fn original_destination_is_found_by_header_and_by_metadata() {
     let fleet = fleet(2, "--time-scale 50").await;
@@ -84,6 +95,7 @@ async fn server_that_the_gateway_took_instead_is_charged() {
     assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 1);
 }
 
+// FR-012
 #[tokio::test]
 async fn forged_headers_neither_steer_nor_arrive() {
     let fleet = fleet(2, "--time-scale 50").await;

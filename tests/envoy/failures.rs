@@ -44,6 +44,7 @@ fn signal(picker: &Lodesman, name: &str) {
     assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
 }
 
+// FR-018
 #[tokio::test]
 async fn gateway_goes_on_alone_when_its_picker_is_killed() {
     let mut stage = Stage::with(2, "--time-scale 50", "", failing_over).await;
@@ -74,6 +75,7 @@ async fn killed_picker_cuts_only_the_answers_that_it_carries() {
     }
 }
 
+// FR-115
 #[tokio::test]
 async fn other_picker_takes_over_when_one_is_killed() {
     let fleet = fleet(2, "--time-scale 50").await;
@@ -89,6 +91,7 @@ async fn other_picker_takes_over_when_one_is_killed() {
     at_rest(&survivor).await;
 }
 
+// FR-115
 #[tokio::test]
 async fn rolling_restart_fails_no_request() {
     let fleet = fleet(2, "--time-scale 50").await;
@@ -105,6 +108,7 @@ async fn rolling_restart_fails_no_request() {
     at_rest(&staying).await;
 }
 
+// FR-116
 #[tokio::test]
 async fn drain_serves_new_requests_and_lets_open_answers_end() {
     let mut stage = Stage::with(2, "--decode-step-ms 20", "--drain-timeout 4s", duplex).await;

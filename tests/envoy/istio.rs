@@ -61,6 +61,7 @@ async fn cluster_name_as_server_name_is_refused_with_cause_and_cure() {
     assert!(total(&picker, counter, "reason=\"server_name\"").await.unwrap() >= 1);
 }
 
+// FR-124
 #[tokio::test]
 async fn tls_and_plaintext_share_the_port() {
     let fleet = fleet(1, "--time-scale 100").await;
@@ -72,6 +73,7 @@ async fn tls_and_plaintext_share_the_port() {
     assert_eq!(total(&picker, "lodesman_refused_connections_total", "").await.unwrap(), 0);
 }
 
+// FR-124
 #[tokio::test]
 async fn port_with_a_fixed_security_refuses_the_other_and_says_so() {
     let fleet = fleet(1, "--time-scale 100").await;

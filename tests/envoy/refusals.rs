@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use super::stage::{
     CHAT, SOON, at_rest, chat, fleet, original_dst, picker, picker_of, requests_at,
 };
+use super::traffic::send_all;
 
 /// What is to be seen of a refusal.
 struct Expected {
@@ -158,6 +159,20 @@ async fn refusals_do_not_disturb_their_neighbors() {
         assert_eq!(post(envoy.client(), body).await.status, status);
     }
     at_rest(&picker).await;
+}
+
+// FR-146, FR-147
+#[tokio::test]
+async fn requests_are_not_logged_one_by_one_unless_that_is_asked_for() {
+    const REQUESTS: usize = 100;
+    let fleet = fleet(2, "--time-scale 50").await;
+    let picker = picker(&fleet.servers, "").await;
+    let envoy = Envoy::start(&original_dst(ExtProc::full_duplex(picker.ext_proc))).await.unwrap();
+    let answers = send_all(envoy.client(), 4, vec![chat(1, false); REQUESTS]).await;
+    assert!(answers.iter().all(|answer| answer.status == 200));
+    at_rest(&picker).await;
+    let log = picker.process.output();
+    assert!(log.lines().count() < REQUESTS / 2, "{log}");
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, ensure};
@@ -84,7 +85,12 @@ pub(super) async fn picker(endpoints: &[SocketAddr], args: &str) -> Lodesman {
 
 /// A picker with `args` alone that is ready.
 pub(super) async fn picker_of(args: impl IntoIterator<Item = String>) -> Lodesman {
-    let picker = Lodesman::start(binary(), args).await.unwrap();
+    launched(Command::new(binary()), args).await
+}
+
+/// The same, with an environment of its own.
+pub(super) async fn launched(command: Command, args: impl IntoIterator<Item = String>) -> Lodesman {
+    let picker = Lodesman::launch(command, args).await.unwrap();
     let ready = eventually(SOON, async || {
         let answer = Client::http1(picker.metrics).get("/readyz").await?;
         ensure!(answer.status == 200, "{} {}", answer.status, answer.text());

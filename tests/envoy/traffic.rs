@@ -24,11 +24,16 @@ pub(super) struct Load {
 
 impl Load {
     pub(super) fn start(client: Client, workers: usize) -> Self {
+        Self::of(client, workers, &chat(4, true))
+    }
+
+    /// Clients that send this request.
+    pub(super) fn of(client: Client, workers: usize, request: &Value) -> Self {
         let (sender, answers) = watch::channel(Vec::new());
         let (stop, stopped) = watch::channel(false);
         let mut set = JoinSet::new();
         for _ in 0..workers {
-            set.spawn(ask(client, sender.clone(), stopped.clone()));
+            set.spawn(ask(client, request.clone(), sender.clone(), stopped.clone()));
         }
         Self { answers, stop, workers: set }
     }
@@ -64,9 +69,14 @@ impl Load {
     }
 }
 
-async fn ask(client: Client, answers: watch::Sender<Vec<Answer>>, stopped: watch::Receiver<bool>) {
+async fn ask(
+    client: Client,
+    request: Value,
+    answers: watch::Sender<Vec<Answer>>,
+    stopped: watch::Receiver<bool>,
+) {
     while !*stopped.borrow() {
-        let answer = client.post(CHAT, &chat(4, true)).await.unwrap();
+        let answer = client.post(CHAT, &request).await.unwrap();
         answers.send_modify(|answers| answers.push(answer));
     }
 }

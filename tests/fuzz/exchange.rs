@@ -63,6 +63,8 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         parsers: Parsers::default(),
         body_limit: 1000,
         budget: Budget::new(2000),
+        flow: Arc::default(),
+        hold: None,
         chunk_limit: CHUNK,
         header_limit: 1000,
         body_read_timeout: Duration::from_mins(1),
@@ -71,6 +73,7 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         ignore_subset: false,
         report_served: false,
         report_decision: None,
+        summary_namespace: Some("lodesman".to_owned()),
     })
 });
 
@@ -173,7 +176,11 @@ pub(crate) fn exchange(data: &[u8]) {
 }
 
 fn tell(exchange: &mut Exchange, director: &Director, message: ProcessingRequest) {
-    if exchange.receive(message, clock::now()) == Next::Decide {
+    let mut next = exchange.receive(message, clock::now());
+    while next == Next::Proceed {
+        next = exchange.proceed();
+    }
+    if next == Next::Decide {
         let outcome = director.decide(exchange.ask().expect("it asks"), 7);
         exchange.decided(outcome, clock::now());
     }
@@ -207,17 +214,22 @@ fn message(kind: u8, dice: &mut Dice<'_>) -> ProcessingRequest {
     let request = match kind {
         0..6 => Some(Request::RequestHeaders(request_headers(dice))),
         6..14 => Some(Request::RequestBody(body(dice))),
-        14..16 => Some(Request::RequestTrailers(HttpTrailers::default())),
+        14..16 => Some(Request::RequestTrailers(HttpTrailers {})),
         16..20 => Some(Request::ResponseHeaders(response_headers(dice))),
         20..26 => Some(Request::ResponseBody(body(dice))),
-        26..28 => Some(Request::ResponseTrailers(HttpTrailers::default())),
+        26..28 => Some(Request::ResponseTrailers(HttpTrailers {})),
         28 => {
             let length = usize::from(dice.byte());
             return ProcessingRequest::decode(dice.bytes(length)).unwrap_or_default();
         }
         _ => None,
     };
-    let metadata_context = (dice.byte() % 16 == 1).then(|| metadata(dice));
+    let metadata_context = match dice.byte() % 32 {
+        1 | 2 => metadata(dice).encode_to_vec(),
+        3 => dice.bytes(9).to_vec(),
+        _ => Vec::new(),
+    };
+    let metadata_context = metadata_context.into();
     ProcessingRequest { request, metadata_context, ..ProcessingRequest::default() }
 }
 
@@ -279,11 +291,12 @@ fn body(dice: &mut Dice<'_>) -> HttpBody {
     HttpBody { body, end_of_stream: dice.byte() % 4 == 1 }
 }
 
-fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+/// An encoded header map.
+fn map(pairs: &[(&str, &str)]) -> Bytes {
     let header = |&(key, value): &(&str, &str)| HeaderValue {
         key: Bytes::copy_from_slice(key.as_bytes()),
         raw_value: Bytes::copy_from_slice(value.as_bytes()),
         value: Bytes::new(),
     };
-    HeaderMap { headers: pairs.iter().map(header).collect() }
+    HeaderMap { headers: pairs.iter().map(header).collect() }.encode_to_vec().into()
 }

@@ -3,7 +3,8 @@
 use lodesman::wire::body_mutation::Mutation;
 use lodesman::wire::processing_request::Request;
 use lodesman::wire::processing_response::Response;
-use lodesman::wire::{BodyResponse, HttpBody, ProcessingRequest, ProcessingResponse};
+use lodesman::wire::{BodyResponse, HeaderMap, HttpBody, ProcessingRequest, ProcessingResponse};
+use prost::Message as _;
 
 /// Envoy's number of the mode in which bodies have to be sent back; 5, its newest, is taken for it.
 const FULL_DUPLEX: i32 = 4;
@@ -57,7 +58,10 @@ impl Ledger {
         let [asked, answered] = &mut self.sides;
         match &message.request {
             Some(Request::RequestHeaders(headers)) if asked.stage == Stage::Nothing => {
-                let mut all = headers.headers.iter().flat_map(|map| &map.headers);
+                let mut all = headers
+                    .headers
+                    .iter()
+                    .flat_map(|map| HeaderMap::decode(&**map).expect("a header map").headers);
                 self.verbatim &= !all.any(|header| header.key.ends_with(b"model-name-rewrite"));
                 asked.headers(headers.end_of_stream);
             }

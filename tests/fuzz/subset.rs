@@ -12,6 +12,7 @@ use lodesman::request::Parsers;
 use lodesman::server::clock;
 use lodesman::wire::processing_request::Request;
 use lodesman::wire::{HttpHeaders, Metadata, ProcessingRequest};
+use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 
@@ -27,6 +28,8 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         parsers: Parsers::default(),
         body_limit: 0,
         budget: Budget::new(0),
+        flow: Arc::default(),
+        hold: None,
         chunk_limit: 100,
         header_limit: 0,
         body_read_timeout: Duration::from_mins(1),
@@ -35,6 +38,7 @@ static SETTINGS: LazyLock<Arc<Settings>> = LazyLock::new(|| {
         ignore_subset: false,
         report_served: false,
         report_decision: None,
+        summary_namespace: None,
     })
 });
 
@@ -68,7 +72,7 @@ fn asking(kind: Kind) -> Exchange {
     let filter_metadata = HashMap::from([("envoy.lb.subset_hint".to_owned(), fields)]);
     let message = ProcessingRequest {
         request: Some(Request::RequestHeaders(HttpHeaders { headers: None, end_of_stream: true })),
-        metadata_context: Some(Metadata { filter_metadata }),
+        metadata_context: Metadata { filter_metadata }.encode_to_vec().into(),
         ..ProcessingRequest::default()
     };
     let mut exchange = Exchange::new(Arc::clone(&DIRECTOR), Arc::clone(&SETTINGS), 7);

@@ -2,7 +2,7 @@
 
 use expect_test::expect;
 
-use super::rig::{PIECE, Rig};
+use super::rig::{HELD_20, Rig};
 use super::stream::{CHAT, HI, Stream};
 
 /// A stream whose request is placed.
@@ -17,7 +17,7 @@ fn answer(log: &str) -> String {
     log.split_inclusive('\n').skip_while(|line| !line.starts_with("> S")).collect()
 }
 
-// G40
+// G40, FR-017
 #[tokio::test]
 async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
     let rig = Rig::blind(1, &[]).await;
@@ -160,7 +160,7 @@ async fn a_client_that_goes_away_before_its_body_is_complete_leaves_nothing_behi
     let rig = Rig::blind(1, &[]).await;
     let mut stream = rig.stream().await;
     stream.post(CHAT, &[]).body(HI.split_at(20).0);
-    rig.counts("lodesman_body_bytes_buffered{", &[], 20 + PIECE).await;
+    rig.counts("lodesman_body_bytes_buffered{", &[], HELD_20).await;
     drop(stream);
     rig.ends("client_disconnect").await;
 }

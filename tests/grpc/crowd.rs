@@ -3,7 +3,7 @@
 use super::rig::Rig;
 use super::stream::{CHAT, HI, Stream};
 
-// N33
+// N33, FR-157
 #[tokio::test]
 async fn ten_thousand_streams_are_open_at_once_on_one_connection_and_end() {
     const STREAMS: usize = 10_000;
@@ -29,6 +29,7 @@ async fn ten_thousand_streams_are_open_at_once_on_one_connection_and_end() {
     rig.counts("lodesman_request_outcomes_total{", &["\"ok\""], STREAMS).await;
 }
 
+// FR-028
 #[tokio::test]
 async fn two_thousand_resets_leave_nothing_behind_and_the_connection_open() {
     const STREAMS: usize = 2_000;

@@ -89,7 +89,7 @@ async fn a_subset_and_a_refusal_are_explained() {
     assert_eq!(dry["endpoints"][0]["left_out"]["by"], "subset");
     let nowhere = "/debug/explain?path=/v1/completions&subset=192.0.2.1";
     let dry = told(&rig.admin().post(nowhere, &body()).await);
-    assert_eq!(dry["outcome"]["refused"], "no endpoint can serve the request");
+    assert_eq!(dry["outcome"]["refused"], "no endpoint that the gateway allows is in the pool");
     let unread = rig.admin().post("/debug/explain?path=/v1/completions", &json!({})).await.unwrap();
     assert_eq!(
         (unread.status.as_u16(), unread.json().unwrap()["status"].as_u64()),

@@ -22,13 +22,14 @@ async fn placed(plugins: &str, args: &[&str], on: &[usize]) -> Rig {
     rig
 }
 
-// N20
+// N20, FR-018
 #[tokio::test]
 async fn a_scorer_that_panics_is_left_out_and_the_others_decide() {
     let rig = placed(&format!("{QUEUE_AND}{{type: panicking-scorer}}]\n"), &[], &[2]).await;
     rig.counts(DEGRADED, &["\"policy\"", "\"panic\""], 1).await;
 }
 
+// FR-019
 #[tokio::test]
 async fn a_scorer_that_is_too_slow_ends_the_policy_and_load_decides() {
     let rig = placed(&format!("{QUEUE_AND}{{type: slow-scorer}}]\n"), &[], &[1, 2, 3]).await;
@@ -36,6 +37,7 @@ async fn a_scorer_that_is_too_slow_ends_the_policy_and_load_decides() {
     rig.counts("lodesman_decision_rung{", &[], 2).await;
 }
 
+// FR-019
 #[tokio::test]
 async fn a_late_decision_takes_the_endpoint_with_least_in_flight() {
     let rig = Rig::of(&LOADS, &[&config(&format!("{QUEUE_AND}{{type: slow-scorer}}]\n"))]).await;
@@ -63,6 +65,7 @@ async fn a_filter_that_panics_is_left_out_under_fail_open() {
     rig.counts(DEGRADED, &["\"policy\"", "\"panic\""], 1).await;
 }
 
+// FR-018
 #[tokio::test]
 async fn a_filter_that_panics_refuses_the_request_under_fail_close() {
     let rig =
@@ -77,6 +80,13 @@ async fn a_filter_that_panics_refuses_the_request_under_fail_close() {
     "#]].assert_eq(&stream.ended().await);
     rig.ends("epp_error").await;
     rig.counts(DEGRADED, &["\"refused\"", "\"panic\""], 1).await;
+}
+
+#[tokio::test]
+async fn a_profile_handler_that_panics_has_chosen_the_first_profile() {
+    let plugins = format!("{QUEUE_AND}{{type: panicking-handler}}]\n");
+    let rig = placed(&plugins, &[], &[2]).await;
+    rig.counts(DEGRADED, &["\"policy\"", "\"panic\""], 1).await;
 }
 
 #[tokio::test]
@@ -104,6 +114,7 @@ async fn unsynced(mode: &str) -> Rig {
     Rig::unsynced(&[&format!("--failure-mode={mode}")]).await
 }
 
+// FR-018
 #[tokio::test]
 async fn before_the_pool_is_known_a_bodyless_request_fails_open() {
     let rig = unsynced("FailOpen").await;

@@ -48,7 +48,7 @@ async fn a_server_that_is_no_endpoint_of_the_pool_moves_nothing() {
     rig.ends("client_disconnect").await;
 }
 
-// N21
+// N21, FR-079
 #[tokio::test]
 async fn with_stale_signals_the_requests_in_flight_decide() {
     let short = ["--refresh-metrics-interval=50ms", "--metrics-staleness-threshold=200ms"];
@@ -68,7 +68,7 @@ async fn with_stale_signals_the_requests_in_flight_decide() {
     rig.counts("lodesman_decision_rung{", &[], 2).await;
 }
 
-// N27
+// N27, FR-027
 #[tokio::test]
 async fn two_requests_with_one_id_do_not_disturb_each_other() {
     let rig = Rig::blind(2, &[]).await;

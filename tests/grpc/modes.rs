@@ -13,7 +13,7 @@ const BUFFERED: i32 = 2;
 const BUFFERED_PARTIAL: i32 = 3;
 const FULL_DUPLEX: i32 = 4;
 
-// N3
+// N3, FR-004
 #[tokio::test]
 async fn buffered_headers_are_answered_at_once_and_the_body_with_the_place() {
     let rig = Rig::blind(1, &[]).await;
@@ -126,6 +126,20 @@ async fn a_request_whose_body_is_not_sent_is_placed_by_its_headers() {
     "]].assert_eq(&stream.closed().await);
 }
 
+// FR-005
+#[tokio::test]
+async fn a_body_that_comes_ahead_of_the_answer_is_taken_whatever_the_gateway_says_of_that() {
+    let rig = Rig::blind(1, &[]).await;
+    for ahead in [false, true] {
+        let mut stream = rig.stream().await;
+        stream.modes(FULL_DUPLEX, FULL_DUPLEX).ahead(ahead).post(CHAT, &[]);
+        let (head, tail) = HI.split_at(20);
+        stream.body(head).last(tail);
+        assert_eq!(stream.placed().await, rig.pods[0]);
+        assert_eq!(stream.relayed(HI.len()).await, HI.as_bytes());
+    }
+}
+
 // N8
 #[tokio::test]
 async fn a_stream_that_only_watches_is_counted_and_never_answered() {
@@ -144,4 +158,15 @@ async fn a_stream_that_only_watches_is_counted_and_never_answered() {
     assert_eq!(log.lines().filter(|line| line.starts_with('<')).collect::<Vec<_>>(), ["< END OK"]);
     rig.counts("llm_d_epp_request_input_tokens_sum{", &[], 7).await;
     rig.ends("ok").await;
+}
+
+#[tokio::test]
+async fn a_long_buffered_body_is_placed_though_it_is_read_in_turns() {
+    let rig = Rig::blind(1, &[]).await;
+    let mut stream = rig.stream().await;
+    let body = format!(r#"{{"model":"m","prompt":"{}"}}"#, "tide ".repeat(120_000));
+    stream.modes(BUFFERED, NONE).post(COMPLETIONS, &[]).hear(1).await.last(&body).hear(1).await;
+    let said = stream.closed().await;
+    assert!(said.contains("\n< RB +x-gateway-destination-endpoint=pod-1 "), "not placed");
+    rig.ends("unobserved").await;
 }

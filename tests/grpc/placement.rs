@@ -79,7 +79,7 @@ async fn a_subset_has_no_effect_when_the_operator_says_so() {
     assert_eq!(stream.placed().await, rig.pods[1]);
 }
 
-// G15
+// G15, FR-009
 #[tokio::test]
 async fn a_request_without_a_body_is_placed_at_once() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -99,7 +99,7 @@ async fn a_request_without_a_body_is_placed_at_once() {
     rig.ends("ok").await;
 }
 
-// G16
+// G16, FR-003
 #[tokio::test]
 async fn a_body_is_sent_on_in_pieces_that_proxies_take() {
     let rig = Rig::blind(1, &[]).await;
@@ -125,9 +125,35 @@ async fn a_body_is_sent_on_in_pieces_that_proxies_take() {
     }
 }
 
+// FR-003
+#[tokio::test]
+async fn a_long_body_that_comes_in_uneven_pieces_goes_on_bit_for_bit() {
+    let rig = Rig::blind(1, &[]).await;
+    let prompt: String = ('a'..='z').cycle().take(129_970).collect();
+    let body = format!(r#"{{"model":"m","prompt":"{prompt}"}}"#);
+    let (mut stream, mut rest) = (rig.stream().await, body.as_bytes());
+    stream.post(COMPLETIONS, &[]);
+    for n in 0..20_usize {
+        let (piece, later) = rest.split_at((n * n * 60).min(rest.len()));
+        stream.body(piece);
+        rest = later;
+    }
+    stream.last(rest).hear(1).await;
+    let (mut sent, mut ends) = (Vec::new(), 0);
+    while ends == 0 {
+        let reply = stream.reply().await;
+        let (piece, end) = super::render::streamed(&reply).expect("a piece");
+        assert!(piece.len() <= 62_000, "{}", piece.len());
+        sent.extend_from_slice(piece);
+        ends += usize::from(end);
+    }
+    assert!(sent == body.as_bytes());
+    assert!(stream.closed().await.ends_with("< END OK\n"), "nothing after the end");
+}
+
 const THREE: &str = "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}]\n";
 
-// G17
+// G17, FR-015
 #[tokio::test]
 async fn all_chosen_endpoints_are_named_in_header_and_metadata_when_configured() {
     let multi = config(&format!("{THREE}lodesman: {{destinationList: multi}}\n"));
@@ -199,7 +225,7 @@ async fn a_subset_with_a_port_names_one_rank_of_a_host() {
     assert_eq!(stream.placed().await, ranks[1]);
 }
 
-// N12
+// N12, FR-012
 #[tokio::test]
 async fn routing_headers_that_a_client_forged_are_taken_off_or_overwritten() {
     let rig = Rig::blind(1, &[]).await;
@@ -220,6 +246,7 @@ async fn routing_headers_that_a_client_forged_are_taken_off_or_overwritten() {
     "#]].assert_eq(&stream.closed().await);
 }
 
+// FR-027
 #[tokio::test]
 async fn a_request_without_an_id_gets_one() {
     let rig = Rig::blind(1, &[]).await;
@@ -229,6 +256,7 @@ async fn a_request_without_an_id_gets_one() {
     assert!(id.is_some_and(|id| id.len() == 36 && id.as_bytes()[14] == b'4'), "{}", stream.log());
 }
 
+// FR-029
 // G20, as far as it holds without objectives
 #[tokio::test]
 async fn the_current_name_of_a_header_wins_over_its_old_one() {
@@ -241,9 +269,10 @@ async fn the_current_name_of_a_header_wins_over_its_old_one() {
     for flow in ["a", "b", "c"] {
         rig.counts("llm_d_epp_request_total{", &[&format!("fairness_id=\"{flow}\"")], 1).await;
     }
+    rig.counts("lodesman_header_warnings_total{", &["\"deprecated_name\""], 3).await;
 }
 
-// G24
+// G24, FR-044
 #[tokio::test]
 async fn a_body_of_five_megabytes_comes_in_one_message() {
     let rig = Rig::blind(1, &[]).await;

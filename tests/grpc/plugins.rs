@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use lodesman::pool::Slot;
 use lodesman::schedule::registry::{Build, Empty, Plugin};
-use lodesman::schedule::{Filter, Needs, PickContext, Picker, Scorer};
+use lodesman::schedule::{Admitter, Detector, Filter, Handler, Needs, PickContext, Picker, Scorer};
 use lodesman_e2e::wait::now;
 
 /// How long the slow scorer blocks: four times the deadline of a decision.
@@ -17,6 +17,9 @@ pub(crate) static TABLE: &[Plugin] = &[
     plugin("slow-scorer", Build::Scorer(|_| Ok(Box::new(Slow)))),
     plugin("panicking-picker", Build::Picker(|_| Ok(Box::new(Panicking)))),
     plugin("panicking-filter", Build::Filter(|_| Ok(Box::new(Panicking)), Empty::Capability)),
+    plugin("panicking-detector", Build::Detector(|_| Ok(Box::new(Panicking)), Empty::Load)),
+    plugin("panicking-admitter", Build::Admitter(|_| Ok(Box::new(Panicking)))),
+    plugin("panicking-handler", Build::Handler(|_| Ok(Box::new(Panicking)))),
     plugin("needs-a-capability", Build::Filter(|_| Ok(Box::new(Nothing)), Empty::Capability)),
     plugin("needs-room", Build::Filter(|_| Ok(Box::new(Nothing)), Empty::Load)),
 ];
@@ -51,6 +54,24 @@ impl Filter for Panicking {
 impl Picker for Panicking {
     fn pick(&self, _: &[f32], _: u64, _: &mut Vec<usize>) {
         panic!("a picker of the test");
+    }
+}
+
+impl Detector for Panicking {
+    fn fill(&self, _: PickContext<'_>, _: Slot) -> f32 {
+        panic!("a detector of the test");
+    }
+}
+
+impl Admitter for Panicking {
+    fn refuses(&self, _: PickContext<'_>, _: &[Slot]) -> bool {
+        panic!("an admitter of the test");
+    }
+}
+
+impl Handler for Panicking {
+    fn choose(&self, _: PickContext<'_>, _: &[Box<str>]) -> Option<usize> {
+        panic!("a handler of the test");
     }
 }
 

@@ -3,7 +3,7 @@
 use envoy_types::pb::google::protobuf::value::Kind;
 use expect_test::expect;
 
-use super::rig::{PIECE, Rig, config, discovery};
+use super::rig::{Rig, config, discovery};
 use super::stream::{CHAT, COMPLETIONS, HI, refusal};
 
 /// A picker that knows that there are no endpoints.
@@ -46,7 +46,7 @@ async fn without_endpoints_a_bodyless_request_is_answered_503() {
     rig.ends("rejected").await;
 }
 
-// G9
+// G9, FR-037
 #[tokio::test]
 async fn a_body_without_a_model_is_answered_400_even_when_there_are_no_endpoints() {
     let rig = empty().await;
@@ -62,7 +62,7 @@ async fn a_body_without_a_model_is_answered_400_even_when_there_are_no_endpoints
     rig.ends("rejected").await;
 }
 
-// G12
+// G12, FR-066
 #[tokio::test]
 async fn a_subset_that_matches_nothing_is_answered_503() {
     let rig = Rig::blind(2, &[]).await;
@@ -71,12 +71,14 @@ async fn a_subset_that_matches_nothing_is_answered_503() {
     expect![[r#"
         > RH :method=POST :path=/v1/chat/completions x-request-id=id-1 envoy.lb.subset_hint{x-gateway-destination-endpoint-subset: [192.168.1.99:8000]}
         > RB `{"model":"m","messages":[{"role":"user","content":"hi"}]}` end
-        < IM 503 +content-type=application/json +retry-after=1 +x-llm-d-request-dropped-reason=rejected-no-endpoints +x-request-id=id-1 details=lodesman_no_endpoints `{"error":{"code":"no_endpoints","message":"no endpoint can serve the request","param":null,"type":"server_error"}}`
+        < IM 503 +content-type=application/json +retry-after=1 +x-llm-d-request-dropped-reason=rejected-no-endpoints +x-request-id=id-1 details=lodesman_none_allowed `{"error":{"code":"none_allowed","message":"no endpoint that the gateway allows is in the pool","param":null,"type":"server_error"}}`
         < END OK
     "#]].assert_eq(&stream.ended().await);
     rig.ends("rejected").await;
+    rig.counts("lodesman_protocol_anomalies_total{", &["\"none_allowed\""], 1).await;
 }
 
+// FR-159
 #[tokio::test]
 async fn an_empty_subset_is_answered_503() {
     let rig = Rig::blind(2, &[]).await;
@@ -95,7 +97,7 @@ async fn a_subset_that_is_no_list_is_answered_503_and_counted() {
     rig.counts("lodesman_protocol_anomalies_total{", &["\"subset_hint\""], 1).await;
 }
 
-// G32
+// G32, FR-067
 #[tokio::test]
 async fn a_filter_of_capabilities_that_leaves_nothing_is_answered_503() {
     let rig = Rig::blind(2, &[&config("plugins: [{type: needs-a-capability}]\n")]).await;
@@ -110,7 +112,7 @@ async fn a_filter_of_capabilities_that_leaves_nothing_is_answered_503() {
     rig.ends("rejected").await;
 }
 
-// G32
+// G32, FR-067
 #[tokio::test]
 async fn a_filter_of_load_that_leaves_nothing_is_answered_429() {
     let rig = Rig::blind(2, &[&config("plugins: [{type: needs-room}]\n")]).await;
@@ -125,7 +127,7 @@ async fn a_filter_of_load_that_leaves_nothing_is_answered_429() {
     rig.ends("shed").await;
 }
 
-// N18
+// N18, FR-044
 #[tokio::test]
 async fn a_body_above_the_limit_is_answered_413_as_soon_as_it_crosses_it() {
     let rig = Rig::blind(1, &["--max-request-body=1000"]).await;
@@ -141,12 +143,13 @@ async fn a_body_above_the_limit_is_answered_413_as_soon_as_it_crosses_it() {
     rig.ends("rejected").await;
 }
 
+// FR-044
 #[tokio::test]
 async fn a_body_that_all_bodies_together_have_no_room_for_is_answered_429() {
-    let rig = Rig::blind(1, &["--body-budget=1500"]).await;
+    let rig = Rig::blind(1, &["--body-budget=2000"]).await;
     let (mut first, mut second) = (rig.stream().await, rig.stream().await);
     first.post(COMPLETIONS, &[]).body(vec![b' '; 600]);
-    rig.counts("lodesman_body_bytes_buffered{", &[], 600 + PIECE).await;
+    rig.counts("lodesman_body_bytes_buffered{", &[], 768 + 192 + 256).await;
     second.post(COMPLETIONS, &[]).body(vec![b' '; 600]).hear(1).await;
     expect![[r#"
         > RH :method=POST :path=/v1/completions x-request-id=id-1
@@ -157,7 +160,7 @@ async fn a_body_that_all_bodies_together_have_no_room_for_is_answered_429() {
     first.last(r#"{"model":"m","prompt":"hi"}"#).hear(2).await;
 }
 
-// N30
+// N30, FR-044
 #[tokio::test]
 async fn a_body_that_stops_coming_is_answered_408() {
     let rig = Rig::blind(1, &["--body-read-timeout=100ms"]).await;

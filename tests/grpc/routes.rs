@@ -72,7 +72,7 @@ async fn an_unread_request_and_one_without_a_body_have_their_objectives_priority
     rig.counts(PLACED, &[r#"model_name="""#, r#"priority="2""#], 2).await;
 }
 
-// G7, G13, G20
+// G7, G13, G20, FR-029, FR-047
 #[tokio::test]
 async fn an_objective_is_read_by_either_name_and_an_unknown_one_is_ordinary() {
     let rig = rig(&[], None).await;
@@ -86,6 +86,7 @@ async fn an_objective_is_read_by_either_name_and_an_unknown_one_is_ordinary() {
         stream.body(r#"{"model":"sql-lo"#).last(r#"ra","prompt":"test6"}"#).hear(2).await;
         rig.counts(PLACED, &[&format!("priority=\"{priority}\"")], 1).await;
     }
+    rig.counts("lodesman_header_warnings_total{", &["\"unknown_objective\""], 1).await;
 }
 
 #[tokio::test]
@@ -197,4 +198,24 @@ async fn a_filter_that_panics_is_left_out_where_the_pool_fails_open_whatever_the
     let mut stream = silent.stream().await;
     stream.post(CHAT, &[]).last(HI);
     assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
+}
+
+/// A request of low priority is placed although what might refuse it fails.
+async fn admitted(config_text: &str) {
+    let rig = Rig::told(1, vec![routes(&[], None)], &[&config(config_text)]).await;
+    let mut stream = rig.stream().await;
+    stream.post(COMPLETIONS, &[(OBJECTIVE, "sheddable")]).last(PROMPT);
+    stream.placed().await;
+    rig.counts("lodesman_degraded_decisions_total{", &["\"panic\""], 1).await;
+}
+
+#[tokio::test]
+async fn a_saturation_detector_that_panics_refuses_nobody() {
+    let detector = "{saturationDetector: {pluginRef: panicking-detector}}";
+    admitted(&format!("plugins: [{{type: panicking-detector}}]\nflowControl: {detector}\n")).await;
+}
+
+#[tokio::test]
+async fn an_admitter_that_panics_refuses_nobody() {
+    admitted("plugins: [{type: panicking-admitter}]\n").await;
 }

@@ -59,6 +59,13 @@ impl Stream {
         self
     }
 
+    /// Says with the modes whether bodies come without waiting for the answer to the headers.
+    pub(crate) fn ahead(&mut self, ahead: bool) -> &mut Self {
+        let config = self.next.protocol_config.get_or_insert_default();
+        config.send_body_without_waiting_for_header_response = ahead;
+        self
+    }
+
     /// Says with the next message that the gateway only lets us watch.
     pub(crate) fn observed(&mut self) -> &mut Self {
         self.next.observability_mode = true;

@@ -67,7 +67,7 @@ impl Case<'_> {
     }
 }
 
-// G43
+// G43, FR-022
 #[tokio::test]
 async fn usage_of_a_chat_stream_is_in_the_last_event() {
     let usage = br#"data: {"usage":{"prompt_tokens":7,"completion_tokens":10,"total_tokens":17}}
@@ -78,7 +78,7 @@ data: [DONE]
         .await;
 }
 
-// G51
+// G51, FR-023
 #[tokio::test]
 async fn usage_of_a_messages_stream_is_spread_over_its_events() {
     let start = br#"event: message_start
@@ -100,7 +100,7 @@ data: {"type":"message_delta","delta":{},"usage":{"output_tokens":15}}
     .await;
 }
 
-// G52
+// G52, FR-034
 #[tokio::test]
 async fn usage_of_a_responses_stream_is_in_its_completion() {
     let completed = br#"event: response.completed

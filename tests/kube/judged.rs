@@ -56,6 +56,7 @@ async fn asked(envoy: &Envoy, model: &str, objective: &str) -> anyhow::Result<Va
     answer.json()
 }
 
+// FR-107
 #[tokio::test]
 async fn objectives_of_both_groups_give_priorities() {
     let Some(cluster) = cluster().await else { return };
@@ -134,6 +135,7 @@ async fn of_two_objects_that_want_the_same_the_older_prevails_and_the_other_is_t
     until_condition(&site, (REWRITE, "second"), "Conflicted", "False").await;
 }
 
+// FR-111
 #[tokio::test]
 async fn status_is_not_written_again_when_nothing_changes() {
     let Some(cluster) = cluster().await else { return };

@@ -73,6 +73,7 @@ async fn leader_that_was_frozen_does_not_lead_when_it_wakes() {
     ready(&follower).await.unwrap();
 }
 
+// FR-114
 #[tokio::test]
 async fn without_election_every_replica_serves_and_one_holds_the_lease() {
     let Some(cluster) = cluster().await else { return };

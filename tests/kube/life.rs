@@ -10,6 +10,7 @@ use super::site::{
 };
 use super::stage::{CHAT, chat, is_whole};
 
+// FR-112
 #[tokio::test]
 async fn pods_may_come_before_their_pool() {
     let Some(cluster) = cluster().await else { return };

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 use super::site::{
-    POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_sum, until_warned,
-    until_well,
+    POOL, Site, cluster, servers_at, until_endpoints, until_ready, until_state, until_sum,
+    until_warned, until_well,
 };
 use super::stage::{CHAT, SOON, at_rest, chat, is_whole, unlike};
 
@@ -35,6 +35,7 @@ async fn pool_may_come_before_its_pods() {
     assert!(is_whole(&envoy.client().post(CHAT, &chat(1, false)).await.unwrap()));
 }
 
+// FR-101
 #[tokio::test]
 async fn pods_of_another_label_are_no_endpoints() {
     let Some(cluster) = cluster().await else { return };
@@ -68,6 +69,7 @@ async fn selector_changes_under_load_without_a_failed_request() {
     at_rest(&picker).await;
 }
 
+// FR-103
 #[tokio::test]
 async fn port_changes_under_load_without_a_failed_request() {
     let Some(cluster) = cluster().await else { return };
@@ -149,6 +151,7 @@ async fn create_younger(site: &Site<'_>, name: &str, than: &str) {
     younger.await.unwrap();
 }
 
+// FR-101
 #[tokio::test]
 async fn pod_that_is_not_ready_gets_no_request_until_it_is() {
     let Some(cluster) = cluster().await else { return };
@@ -167,6 +170,7 @@ async fn pod_that_is_not_ready_gets_no_request_until_it_is() {
     at_rest(&picker).await;
 }
 
+// FR-153
 #[tokio::test]
 async fn pool_that_selects_no_pod_is_warned_of_until_it_does() {
     let Some(cluster) = cluster().await else { return };
@@ -200,6 +204,7 @@ async fn pod_without_an_address_is_no_endpoint() {
     until_endpoints(&picker, [site.endpoint(0)]).await;
 }
 
+// FR-120
 #[tokio::test]
 async fn terminating_pod_ends_its_answers_and_gets_no_more() {
     let Some(cluster) = cluster().await else { return };
@@ -216,7 +221,7 @@ async fn terminating_pod_ends_its_answers_and_gets_no_more() {
         open.push(response);
     }
     site.kubelet.terminate("pod-0").await.unwrap();
-    until_endpoints(&picker, [site.endpoint(1)]).await;
+    until_state(&picker, "pod-0-rank-0", "draining", "pod_deleted").await;
     for number in 0..10 {
         let server = ask(envoy.client(), "sim", 10 + number).await.unwrap();
         assert_eq!(server, site.fleet.servers[1]);
@@ -229,7 +234,55 @@ async fn terminating_pod_ends_its_answers_and_gets_no_more() {
     }
     assert!(places.contains(&site.fleet.servers[0].to_string()), "none was open there: {places:?}");
     site.kubelet.end("pod-0").await.unwrap();
+    until_endpoints(&picker, [site.endpoint(1)]).await;
     at_rest(&picker).await;
+}
+
+#[tokio::test]
+async fn pod_drains_by_its_annotation_or_when_it_is_about_to_be_disrupted() {
+    let Some(cluster) = cluster().await else { return };
+    let site = Site::with_pods(cluster, 2).await;
+    let picker = site.synced_picker("").await;
+    let envoy = site.envoy(&picker).await;
+    let annotate = async |value: Value| {
+        let patch = json!({"metadata": {"annotations": {"lodesman.dev/drain": value}}});
+        site.namespace.merge(objects::POD, "pod-0", &patch).await.unwrap();
+    };
+    for value in ["true", "2100-01-01T00:00:00Z"] {
+        annotate(json!(value)).await;
+        until_state(&picker, "pod-0-rank-0", "draining", "annotation").await;
+        for number in 0..4 {
+            let server = ask(envoy.client(), "sim", number).await.unwrap();
+            assert_eq!(server, site.fleet.servers[1]);
+        }
+        annotate(json!("2020-01-01T00:00:00Z")).await;
+        until_sum(&picker, READY, &[], 2.0).await;
+    }
+    annotate(json!("soon")).await;
+    until_warned(&picker, "pod pod-0: annotation lodesman.dev/drain=").await;
+    annotate(Value::Null).await;
+    until_well(&picker).await;
+    site.kubelet.set_disrupted("pod-0").await.unwrap();
+    until_state(&picker, "pod-0-rank-0", "draining", "disruption_target").await;
+    until_sum(&picker, READY, &[], 1.0).await;
+}
+
+#[tokio::test]
+async fn pool_that_drains_as_a_whole_is_still_served() {
+    let Some(cluster) = cluster().await else { return };
+    let site = Site::with_pods(cluster, 1).await;
+    let picker = site.synced_picker("").await;
+    let envoy = site.envoy(&picker).await;
+    site.kubelet.terminate("pod-0").await.unwrap();
+    until_sum(&picker, READY, &[], 0.0).await;
+    assert!(is_whole(&envoy.client().post(CHAT, &chat(1, false)).await.unwrap()));
+    site.kubelet.set_ready("pod-0", false).await.unwrap();
+    let refused = eventually(SOON, async || {
+        let answer = envoy.client().post(CHAT, &chat(1, false)).await?;
+        ensure!(answer.status == 503, "{}", answer.status);
+        Ok(())
+    });
+    refused.await.unwrap();
 }
 
 #[tokio::test]

@@ -93,6 +93,7 @@ async fn picker_that_starts_while_the_api_server_is_away_waits_for_it_alive() {
     until_ready(&picker).await;
 }
 
+// FR-099
 #[tokio::test]
 async fn watches_that_the_api_server_ends_often_lose_nothing() {
     let flags = ["--min-request-timeout=1"];

@@ -56,23 +56,33 @@ pub(super) struct Site<'a> {
 
 impl<'a> Site<'a> {
     pub(super) async fn new(cluster: &'a Cluster, servers: usize) -> Self {
+        Self::over(cluster, servers_at(own_network(), servers).await).await
+    }
+
+    /// A site with these servers.
+    pub(super) async fn over(cluster: &'a Cluster, fleet: Fleet) -> Self {
         let namespace = cluster.namespace().await.unwrap();
         let rights = manifest("base/rbac.yaml");
         let apply = ["apply", "--namespace", &namespace.name, "--filename", &rights];
         cluster.kubectl(&apply, "").await.unwrap();
         let account = namespace.account("lodesman").await.unwrap();
-        let (kubelet, fleet) = (namespace.kubelet(), servers_at(own_network(), servers).await);
+        let kubelet = namespace.kubelet();
         Self { namespace, kubelet, account, fleet }
     }
 
     /// A site with a pool in it, all servers of which are ready pods.
     pub(super) async fn with_pods(cluster: &'a Cluster, servers: usize) -> Self {
         let site = Self::new(cluster, servers).await;
-        site.apply_pool().await;
-        for at in 0..servers {
-            site.run(at).await;
-        }
+        site.run_all().await;
         site
+    }
+
+    /// Makes a pool and all servers ready pods of it.
+    pub(super) async fn run_all(&self) {
+        self.apply_pool().await;
+        for at in 0..self.fleet.servers.len() {
+            self.run(at).await;
+        }
     }
 
     /// The port of all servers.
@@ -118,14 +128,15 @@ impl<'a> Site<'a> {
         self.picker_of(&fixed.split_whitespace().collect::<Vec<_>>(), "").await
     }
 
-    /// A picker with `args` alone; `replica` tells its pod from others.
+    /// A picker with `args`, whose metrics are open unless they say otherwise; `replica` tells its pod from others.
     pub(super) async fn picker_of(&self, args: &[&str], replica: &str) -> Lodesman {
         let mut command = Command::new(binary());
         command
             .env("KUBECONFIG", self.account.kubeconfig())
             .env("NAMESPACE", &self.namespace.name)
             .env("POD_NAME", format!("lodesman-7c9d8-{replica}"));
-        Lodesman::launch(command, args).await.unwrap()
+        let open = "--metrics-endpoint-auth=false";
+        Lodesman::launch(command, [&[open], args].concat()).await.unwrap()
     }
 
     /// A picker that knows all servers as endpoints.
@@ -176,6 +187,19 @@ pub(super) async fn until_endpoints(
         Ok(())
     });
     known.await.unwrap();
+}
+
+/// Waits until a picker says where an endpoint stands, and why.
+pub(super) async fn until_state(picker: &Lodesman, endpoint: &str, state: &str, reason: &str) {
+    let told = eventually(SOON, async || {
+        let shown = Client::http1(picker.admin).get("/debug/snapshot").await?.json()?;
+        let all = shown["endpoints"].as_array().cloned().unwrap_or_default();
+        let one = all.iter().find(|one| one["name"] == endpoint);
+        let seen = one.map(|one| (&one["state"], &one["state_reason"]));
+        ensure!(seen.is_some_and(|it| it.0 == state && it.1 == reason), "{seen:?}");
+        Ok(())
+    });
+    told.await.unwrap();
 }
 
 /// Waits until a picker is ready.

@@ -108,6 +108,10 @@ async fn values_that_make_no_sense_are_refused() {
         ("pool.create=false", "pool.name is empty"),
         ("gateway.kind=envoy-gateway,pool.targetPorts={1,2}", "pool.targetPorts has several"),
         ("envoy.mode=daemon", "/envoy/mode"),
+        (
+            "gateway.kind=standalone,gateway.metadataNamespace=ai",
+            "gateway.metadataNamespace is given",
+        ),
         ("config.kind=Deployment", "/config/kind"),
         ("replicas=0", "/replicas"),
         ("replica=3", "'replica'"),

@@ -5,9 +5,10 @@ use std::collections::BTreeSet;
 use lodesman_e2e::kube::Cluster;
 use serde_json::{Value, json};
 
+use super::chart::template;
 use super::objects::{Object, Objects, arguments, selects};
 use super::references::dangling;
-use super::render::{BESIDE, INSTALLS, OLDER, customized, documented, kustomize};
+use super::render::{BESIDE, GUARDED, INSTALLS, OLDER, customized, documented, kustomize};
 
 #[tokio::test]
 async fn every_name_in_an_overlay_is_that_of_something_in_it() {
@@ -34,6 +35,7 @@ const FOLLOW: &str = "replacements:
   targets: [{select: {kind: Service, name: llm-servers}, fieldPaths: [spec.selector]}]
 ";
 
+// FR-113
 #[tokio::test]
 async fn two_installations_in_a_namespace_do_not_meet() {
     let Some(cluster) = Cluster::shared().await else { return };
@@ -116,19 +118,6 @@ async fn the_documented_overlay_without_a_pool_selects_by_flags() {
 }
 
 #[tokio::test]
-async fn the_documented_monitor_finds_the_pods_and_their_port() {
-    let Some(cluster) = Cluster::shared().await else { return };
-    let example = documented("docs/kubernetes.md").remove(2);
-    let monitor = Objects::parse(&example).0.remove(0).0;
-    let base = kustomize(cluster, "base").await;
-    let (deployment, picker) = base.pickers().next().unwrap();
-    let labels = &deployment.0["spec"]["template"]["metadata"]["labels"];
-    assert!(selects(&monitor["spec"]["selector"]["matchLabels"], labels), "{labels}");
-    let port = &monitor["spec"]["podMetricsEndpoints"][0]["port"];
-    assert!(picker["ports"].as_array().unwrap().iter().any(|p| p["name"] == *port), "{port}");
-}
-
-#[tokio::test]
 async fn pods_of_a_trial_are_those_of_its_pool() {
     let Some(cluster) = Cluster::shared().await else { return };
     for model in ["models/sim", "models/vllm"] {
@@ -157,6 +146,32 @@ async fn the_older_pool_is_watched_where_it_is_made() {
     let role = objects.of("Role").next().unwrap();
     let pools = role.list("/rules").iter().find(|rule| rule["resources"][0] == "inferencepools");
     assert_eq!(pools.unwrap()["apiGroups"][0], group);
+}
+
+#[tokio::test]
+async fn who_reads_metrics_is_asked_where_that_is_wanted_and_may_be() {
+    let Some(cluster) = Cluster::shared().await else { return };
+    let objects = customized(cluster, GUARDED).await;
+    assert_eq!(dangling(&objects), [""; 0]);
+    let (_, picker) = objects.pickers().next().unwrap();
+    let mut args = picker["args"].as_array().unwrap().iter().filter_map(Value::as_str);
+    let last = args.rfind(|arg| arg.starts_with("--metrics-endpoint-auth"));
+    assert_eq!(last, Some("--metrics-endpoint-auth=true"), "the last of a repeated flag counts");
+    let binding = objects.of("ClusterRoleBinding").next().unwrap();
+    assert_eq!(binding.text("/roleRef/name"), "system:auth-delegator");
+    let account = objects.of("ServiceAccount").next().unwrap();
+    let subject = &binding.list("/subjects")[0];
+    assert_eq!(subject["name"], account.name());
+    assert_eq!(subject["namespace"], "chat", "of the kustomization that uses it");
+    let Some(chart) = template(&["--namespace", "chat", "--set", "metrics.auth=true"]).await else {
+        return;
+    };
+    assert_eq!(dangling(&chart), [""; 0]);
+    let of_chart = chart.of("ClusterRoleBinding").next().unwrap();
+    assert_eq!(of_chart.list("/subjects")[0], *subject);
+    assert_eq!(of_chart.0["roleRef"], binding.0["roleRef"]);
+    let rules = |objects: &Objects| objects.of("ClusterRole").next().unwrap().0["rules"].clone();
+    assert_eq!(rules(&chart), rules(&objects));
 }
 
 #[tokio::test]

@@ -47,6 +47,7 @@ fn named(object: &Object) -> Vec<(&str, String)> {
             ("Role", object.text("/roleRef/name").to_owned()),
             ("ServiceAccount", object.text("/subjects/0/name").to_owned()),
         ],
+        "ClusterRoleBinding" => text("ServiceAccount", "/subjects/0/name"),
         "Role" => {
             let rules = object.list("/rules").iter();
             let pools = rules.filter(|rule| rule["resources"][0] == "inferencepools");

@@ -22,11 +22,15 @@ pub(super) const INSTALLS: [&str; 10] = [
 ];
 
 /// What is put beside it.
-pub(super) const BESIDE: [&str; 3] = ["crds", "models/sim", "models/vllm"];
+pub(super) const BESIDE: [&str; 4] = ["crds", "models/sim", "models/vllm", "monitoring"];
 
 /// An installation for the older group of pools, as a user writes it.
 pub(super) const OLDER: &str =
     "resources: ['{}/base']\ncomponents: ['{}/components/pool-v1alpha2']\n";
+
+/// An installation whose metrics the API server guards, as a user writes it.
+pub(super) const GUARDED: &str =
+    "namespace: chat\nresources: ['{}/base']\ncomponents: ['{}/components/metrics-auth']\n";
 
 pub(super) fn manifests() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("manifests")
@@ -77,7 +81,14 @@ fn every_kustomization_is_tested() {
 fn documents_name_files_that_are_there() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut count = 0;
-    for document in ["README.md", "docs/kubernetes.md", "docs/gateways.md", "docs/migration.md"] {
+    let documents = [
+        "README.md",
+        "docs/kubernetes.md",
+        "docs/gateways.md",
+        "docs/migration.md",
+        "docs/runbooks.md",
+    ];
+    for document in documents {
         let text = fs::read_to_string(root.join(document)).unwrap();
         let words = text.split(|c: char| !(c.is_ascii_alphanumeric() || "-_./".contains(c)));
         for word in words.filter(|word| word.starts_with("manifests/")) {

@@ -18,7 +18,7 @@ struct Cli {
     json: bool,
 }
 
-#[tokio::main]
+#[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     match measure(&Cli::parse()).await {
         Ok(()) => ExitCode::SUCCESS,

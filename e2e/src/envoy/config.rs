@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::cluster::{Picker, Pool, loopback};
 use super::filter::ExtProc;
+use super::rate_limits::RateLimits;
 
 /// What an Envoy of the tests and the demo does. Fields are Envoy's defaults unless said otherwise.
 #[derive(Debug, Clone)]
@@ -28,6 +29,8 @@ pub struct EnvoyConfig {
     pub routes: Vec<HeaderRoute>,
     /// How long a stream may be idle; 5 minutes if absent.
     pub idle_timeout: Option<Duration>,
+    /// What limits requests to `pool`; nothing if absent.
+    pub rate_limits: Option<RateLimits>,
 }
 
 /// A route for requests that carry a header, for tests of the route cache.
@@ -52,6 +55,7 @@ impl EnvoyConfig {
             retries: 0,
             routes: Vec::new(),
             idle_timeout: None,
+            rate_limits: None,
         }
     }
 
@@ -92,6 +96,7 @@ impl EnvoyConfig {
     }
 
     fn filters(&self) -> Vec<Value> {
+        let limits = self.rate_limits.as_ref().map(|_| RateLimits::filter());
         let hint = self.subset_hint.as_ref().map(subset_filter);
         let router = json!({
             "name": "envoy.filters.http.router",
@@ -100,7 +105,7 @@ impl EnvoyConfig {
             },
         });
         let processors = self.ext_procs.iter().enumerate().map(|(at, filter)| filter.render(at));
-        hint.into_iter().chain(processors).chain([router]).collect()
+        limits.into_iter().chain(hint).chain(processors).chain([router]).collect()
     }
 
     fn route_table(&self) -> Vec<Value> {
@@ -116,7 +121,13 @@ impl EnvoyConfig {
             "timeout": "0s",
             "retry_policy": retry_policy("5xx,connect-failure", self.retries),
         });
-        special.chain([json!({"match": {"prefix": "/"}, "route": action})]).collect()
+        let limits = self.rate_limits.as_ref().map(|limits| &limits.limits);
+        let route = json!({
+            "match": {"prefix": "/"},
+            "route": action,
+            "typed_per_filter_config": limits,
+        });
+        special.chain([route]).collect()
     }
 
     fn clusters(&self) -> Vec<Value> {
@@ -128,7 +139,8 @@ impl EnvoyConfig {
                 pickers.push(&filter.picker);
             }
         }
-        pools.chain(pickers.into_iter().map(Picker::render)).collect()
+        let limits = self.rate_limits.as_ref().map(RateLimits::cluster);
+        pools.chain(pickers.into_iter().map(Picker::render)).chain(limits).collect()
     }
 }
 
@@ -188,6 +200,7 @@ fn logger(path: &Path) -> Value {
                 "upstream": "%UPSTREAM_HOST%",
                 "request_id": "%REQ(X-REQUEST-ID)%",
                 "lb": "%DYNAMIC_METADATA(envoy.lb)%",
+                "lodesman": "%DYNAMIC_METADATA(lodesman)%",
                 "duration_ms": "%DURATION%",
             }},
         },

@@ -47,7 +47,7 @@ pub struct ExtProc {
 
 impl ExtProc {
     /// A filter with the given modes that forwards `envoy.lb.subset_hint` and `envoy.lb`, accepts
-    /// `envoy.lb` and refuses requests when the processor fails.
+    /// `envoy.lb` and `lodesman` and refuses requests when the processor fails.
     pub fn new(picker: Picker, request: Mode, response: Mode) -> Self {
         let names = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
         Self {
@@ -61,7 +61,7 @@ impl ExtProc {
             request_attributes: Vec::new(),
             response_attributes: Vec::new(),
             forwarding_namespaces: names(&["envoy.lb", "envoy.lb.subset_hint"]),
-            receiving_namespaces: names(&["envoy.lb"]),
+            receiving_namespaces: names(&["envoy.lb", "lodesman"]),
             extra: Map::new(),
         }
     }

@@ -18,6 +18,8 @@ use super::credentials::kubeconfig;
 pub struct Account {
     /// The name by which the server knows it.
     pub user: String,
+    /// Its token.
+    pub token: String,
     kubeconfig: TempPath,
 }
 
@@ -38,7 +40,7 @@ impl Account {
         let file = tempfile::Builder::new().suffix(".kubeconfig").tempfile()?.into_temp_path();
         std::fs::write(&file, text.to_string())?;
         let user = format!("system:serviceaccount:{}:{name}", namespace.name);
-        Ok(Self { user, kubeconfig: file })
+        Ok(Self { user, token, kubeconfig: file })
     }
 
     /// Its kubeconfig, which goes with this value.

@@ -1,4 +1,4 @@
-//! The binaries of etcd, kube-apiserver and kubectl.
+//! The binaries of etcd, kube-apiserver and kubectl, and what is applied.
 
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
@@ -19,4 +19,9 @@ pub(crate) async fn folder() -> Result<PathBuf> {
         command.output().await.with_context(|| format!("could not run {}", script.display()))?;
     ensure!(output.status.success(), "{} failed", script.display());
     Ok(PathBuf::from(String::from_utf8(output.stdout)?.trim_end()))
+}
+
+/// A file or folder of the manifests that we ship.
+pub(crate) fn manifests(part: &str) -> String {
+    format!("{}/../manifests/{part}", env!("CARGO_MANIFEST_DIR"))
 }

@@ -39,12 +39,20 @@ impl Kubelet {
     /// # Errors
     /// When the server refuses it.
     pub async fn create(&self, name: &str, metadata: &Value) -> Result<()> {
+        self.create_on("node", name, metadata).await
+    }
+
+    /// The same on a node of this name, which need not be there.
+    ///
+    /// # Errors
+    /// When the server refuses it.
+    pub async fn create_on(&self, node: &str, name: &str, metadata: &Value) -> Result<()> {
         let mut metadata = metadata.clone();
         metadata.as_object_mut().context("no object")?.insert("name".to_owned(), json!(name));
         let pod = serde_json::from_value(json!({
             "metadata": metadata,
             "spec": {
-                "nodeName": "node",
+                "nodeName": node,
                 "terminationGracePeriodSeconds": 30,
                 "containers": [{"name": "server", "image": "server"}],
             },
@@ -76,6 +84,17 @@ impl Kubelet {
     pub async fn set_ready(&self, name: &str, ready: bool) -> Result<()> {
         let (conditions, containers) = (conditions(ready), containers(ready));
         self.patch(name, &json!({"conditions": conditions, "containerStatuses": containers})).await
+    }
+
+    /// Says that a pod that runs is about to be disrupted, as before an eviction.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub async fn set_disrupted(&self, name: &str) -> Result<()> {
+        let mut all = conditions(true);
+        let disrupted = json!({"type": "DisruptionTarget", "status": "True"});
+        all.as_array_mut().context("no list")?.push(disrupted);
+        self.patch(name, &json!({"conditions": all})).await
     }
 
     /// Asks for the end of a pod as `kubectl delete` does: it terminates until [`Kubelet::end`].

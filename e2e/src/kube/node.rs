@@ -41,6 +41,8 @@ pub struct Node<'a> {
 enum Wanted {
     Run,
     End,
+    /// It was deleted without a grace.
+    Gone,
 }
 
 /// Pods by UID, with what is wanted of them and the last byte of their address.
@@ -69,7 +71,8 @@ impl<'a> Node<'a> {
             tokio::select! {
                 _ = ticks.tick() => {
                     let list = api.list(&ListParams::default()).await?.items;
-                    pods.retain(|uid, _| list.iter().any(|pod| pod.metadata.uid.as_ref() == Some(uid)));
+                    let listed = |uid: &String| list.iter().any(|pod| pod.metadata.uid.as_ref() == Some(uid));
+                    pods.retain(|uid, (wanted, _)| listed(uid) || !is_over(wanted));
                     for pod in list {
                         if let Some((wanted, host)) = admitted(&mut pods, &pod)? {
                             running.push(self.life(pod, wanted, self.address(host)));
@@ -94,7 +97,7 @@ impl<'a> Node<'a> {
         self.bind(&name).await?;
         there(kubelet.start(&name, &[ip], false).await)?;
         if !is_ours(&spec) {
-            let ends = wanted.wait_for(|wanted| *wanted == Wanted::End).await.is_ok();
+            let ends = ends(&mut wanted).await;
             return if ends { there(kubelet.end(&name).await) } else { Ok(()) };
         }
         let account = spec.pointer("/serviceAccountName").and_then(Value::as_str);
@@ -105,7 +108,7 @@ impl<'a> Node<'a> {
             let serve = serve(&mut program, &kubelet, &name);
             tokio::select! {
                 failed = serve => return failed,
-                ends = wanted.wait_for(|wanted| *wanted == Wanted::End) => ends.is_ok(),
+                ends = ends(&mut wanted) => ends,
             }
         };
         if ends {
@@ -133,6 +136,17 @@ impl<'a> Node<'a> {
         let bound = api.create_subresource::<Value, Value>("binding", name, &how, &binding);
         there(bound.await.map(drop).map_err(Into::into))
     }
+}
+
+/// Waits until a pod is not to run any more, and tells whether it is to end in good order.
+async fn ends(wanted: &mut watch::Receiver<Wanted>) -> bool {
+    wanted.wait_for(|wanted| *wanted != Wanted::Run).await.is_ok_and(|it| *it == Wanted::End)
+}
+
+/// Whether a pod that is gone has given back its address: its program has ended.
+fn is_over(wanted: &watch::Sender<Wanted>) -> bool {
+    wanted.send_replace(Wanted::Gone);
+    wanted.is_closed()
 }
 
 /// Notes what is wanted of a pod; gives it a place where it has none.

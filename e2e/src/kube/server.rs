@@ -109,16 +109,17 @@ impl Server {
         self.process.lock().await.as_ref().context(STOPPED)?.thaw()
     }
 
-    /// Runs controllers of kube-controller-manager too, by their names, until the server is dropped.
+    /// Runs controllers of kube-controller-manager too, by their names and with further `flags`, until the server is dropped.
     ///
     /// # Errors
     /// When they do not start.
-    pub async fn control(&self, names: &[&str]) -> Result<()> {
+    pub async fn control(&self, names: &[&str], flags: &[&str]) -> Result<()> {
         let mut command = Command::new(self.assets.join("kube-controller-manager"));
         command
             .arg(format!("--kubeconfig={}", self.kubeconfig().display()))
             .arg(format!("--controllers={}", names.join(",")))
-            .args(["--secure-port=0", "--leader-elect=false"]);
+            .args(["--secure-port=0", "--leader-elect=false"])
+            .args(flags);
         *self.controllers.lock().await = Some(Process::leashed(&command, None)?);
         Ok(())
     }

@@ -3,26 +3,27 @@
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, anyhow};
-use envoy_types::pb::envoy::service::ext_proc::v3::body_mutation::Mutation;
+use bytes::Bytes;
+use envoy_types::pb::envoy::service::ext_proc::v3::HeadersResponse;
 use envoy_types::pb::envoy::service::ext_proc::v3::processing_response::Response;
-use envoy_types::pb::envoy::service::ext_proc::v3::{
-    BodyResponse, HeadersResponse, ProcessingRequest, StreamedBodyResponse,
-};
 
 use super::Options;
-use super::message::{Side, body, event, request_headers, response_headers};
+use super::message::Side;
+use super::plan::Script;
+use super::reply::{Reply, read};
 use super::stream::{Connection, Receiver, Sender, Stream};
 use crate::wait::now;
 
 /// The header that must name the chosen endpoint.
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
+/// So many of the first requests have each of their replies read by the published messages too.
+const THOROUGH: usize = 32;
+
 /// What every exchange of a run does.
 #[derive(Debug)]
 pub(super) struct Plan {
-    bodies: Vec<Vec<u8>>,
-    chunk_bytes: usize,
-    events: Vec<String>,
+    script: Script,
     gap: Duration,
     aborts: f64,
     seed: u64,
@@ -46,15 +47,13 @@ impl From<anyhow::Error> for End {
 }
 
 impl Plan {
-    pub(super) fn new(options: &Options, bodies: Vec<Vec<u8>>) -> Self {
-        Self {
-            bodies,
-            chunk_bytes: options.chunk_bytes.max(1),
-            events: (0..options.events).map(|number| event(number, options.events)).collect(),
+    pub(super) fn new(options: &Options) -> Result<Self> {
+        Ok(Self {
+            script: Script::new(options)?,
             gap: Duration::from_millis(options.gap_ms),
             aborts: options.aborts,
             seed: options.seed,
-        }
+        })
     }
 
     /// Plays request `number` to its end; the time from the last body byte to the header reply.
@@ -66,9 +65,7 @@ impl Plan {
         let mut fuse = self.fuse(number);
         let mut stream = connection.stream().await?;
         let decided = self.request(&mut stream, number, &mut fuse).await?;
-        if !self.events.is_empty() {
-            self.response(&mut stream, &mut fuse).await?;
-        }
+        self.response(&mut stream, number, &mut fuse).await?;
         Ok(decided)
     }
 
@@ -89,58 +86,68 @@ impl Plan {
         number: usize,
         fuse: &mut Fuse,
     ) -> Result<Duration, End> {
-        let payload = self.bodies.get(number % self.bodies.len()).map_or(&[][..], Vec::as_slice);
+        let prompt = self.script.prompt(number).context("no prompt")?;
         let Stream { send, receive } = stream;
         let sending = async {
-            fuse.send(send, &request_headers(number, payload.len())).await?;
+            fuse.send(send, prompt.head(number)).await?;
             let mut last = now();
-            for chunk in payload.chunks(self.chunk_bytes) {
-                fuse.send(send, &body(Side::Request, chunk, false)).await?;
+            let pieces = prompt.pieces.split_last();
+            for piece in pieces.iter().flat_map(|(_, pieces)| *pieces) {
+                fuse.send(send, piece.clone()).await?;
                 last = now();
             }
-            if !payload.is_empty() {
-                fuse.send(send, &body(Side::Request, &[], true)).await?;
+            if let Some((end, _)) = pieces {
+                fuse.send(send, end.clone()).await?;
             }
             Ok::<_, End>(last)
         };
         let receiving = async {
-            let replied = destination(receive).await?;
-            if !payload.is_empty() {
-                echoed(receive, Side::Request, payload).await?;
+            let mut replies = Replies { receive, thorough: number < THOROUGH };
+            let decided = replies.destination().await?;
+            if !prompt.body.is_empty() {
+                replies.echoed(Side::Request, &prompt.body).await?;
             }
-            Ok::<_, End>(replied)
+            Ok::<_, End>(decided)
         };
-        let (last, replied) = tokio::try_join!(sending, receiving)?;
-        Ok(replied.saturating_duration_since(last))
+        let (last, decided) = tokio::try_join!(sending, receiving)?;
+        Ok(decided.saturating_duration_since(last))
     }
 
-    async fn response(&self, stream: &mut Stream, fuse: &mut Fuse) -> Result<(), End> {
+    async fn response(
+        &self,
+        stream: &mut Stream,
+        number: usize,
+        fuse: &mut Fuse,
+    ) -> Result<(), End> {
+        let Some(response) = self.script.response() else { return Ok(()) };
         let Stream { send, receive } = stream;
         let sending = async {
-            fuse.send(send, &response_headers()).await?;
-            for (number, event) in self.events.iter().enumerate() {
-                tokio::time::sleep(self.gap).await;
-                let last = number + 1 == self.events.len();
-                fuse.send(send, &body(Side::Response, event.as_bytes(), last)).await?;
+            for (at, frame) in response.frames.iter().enumerate() {
+                self.pause(at).await;
+                fuse.send(send, frame.clone()).await?;
             }
             Ok::<_, End>(())
         };
         let receiving = async {
-            let reply = reply(receive).await?;
-            let Response::ResponseHeaders(_) = reply else {
-                return Err(unexpected("response headers", &reply));
-            };
-            echoed(receive, Side::Response, self.events.concat().as_bytes()).await
+            let mut replies = Replies { receive, thorough: number < THOROUGH };
+            replies.response_headers().await?;
+            replies.echoed(Side::Response, &response.body).await
         };
         tokio::try_join!(sending, receiving)?;
         Ok(())
     }
 
+    /// Waits before message `at` of a response, unless it is the first or a burst.
+    async fn pause(&self, at: usize) {
+        if at > 0 && !self.gap.is_zero() {
+            tokio::time::sleep(self.gap).await;
+        }
+    }
+
     /// How many messages request `number` sends before it is aborted.
     fn fuse(&self, number: usize) -> Fuse {
         let mut random = fastrand::Rng::with_seed(self.seed ^ ((number as u64) << 20));
-        let chunks = self.bodies.first().map_or(0, |body| body.len().div_ceil(self.chunk_bytes));
-        let messages = chunks + self.events.len() + 2;
+        let messages = self.script.messages();
         Fuse { left: (random.f64() < self.aborts).then(|| random.usize(0..=messages)) }
     }
 }
@@ -152,13 +159,13 @@ struct Fuse {
 }
 
 impl Fuse {
-    async fn send(&mut self, sender: &mut Sender, message: &ProcessingRequest) -> Result<(), End> {
+    async fn send(&mut self, sender: &mut Sender, frame: Bytes) -> Result<(), End> {
         match &mut self.left {
             Some(0) => return Err(End::Aborted),
             Some(left) => *left -= 1,
             None => {}
         }
-        if sender.send(message).await.is_err() {
+        if sender.send(frame).await.is_err() {
             // The server has ended the stream: why, only the receiving half can tell, and it will.
             std::future::pending::<()>().await;
         }
@@ -166,54 +173,67 @@ impl Fuse {
     }
 }
 
-/// Waits for the reply to the request headers, which must name an endpoint.
-async fn destination(receive: &mut Receiver) -> Result<Instant, End> {
-    let reply = reply(receive).await?;
-    let replied = now();
-    let Response::RequestHeaders(headers) = reply else {
-        return Err(unexpected("request headers", &reply));
-    };
-    if chosen(&headers) {
-        return Ok(replied);
+/// What the server sends on a stream.
+struct Replies<'a> {
+    receive: &'a mut Receiver,
+    thorough: bool,
+}
+
+impl Replies<'_> {
+    /// When the reply to the request headers came, which must name an endpoint.
+    async fn destination(&mut self) -> Result<Instant, End> {
+        let message = self.receive.message().await?;
+        let came = now();
+        let reply = other(read(message, self.thorough)?)?;
+        let Response::RequestHeaders(headers) = reply else {
+            return Err(unexpected("request headers", &reply));
+        };
+        if chosen(&headers) {
+            return Ok(came);
+        }
+        Err(anyhow!("the header reply names no endpoint").into())
     }
-    Err(anyhow!("the header reply names no endpoint").into())
+
+    async fn response_headers(&mut self) -> Result<(), End> {
+        let reply = other(read(self.receive.message().await?, self.thorough)?)?;
+        let Response::ResponseHeaders(_) = reply else {
+            return Err(unexpected("response headers", &reply));
+        };
+        Ok(())
+    }
+
+    /// Reads pieces up to the end of the body and compares every byte.
+    async fn echoed(&mut self, side: Side, sent: &[u8]) -> Result<(), End> {
+        let mut rest = sent;
+        loop {
+            let piece = match read(self.receive.message().await?, self.thorough)? {
+                Reply::Piece(piece) if piece.side == side => piece,
+                Reply::Piece(_) => return Err(anyhow!("a piece of the other body").into()),
+                Reply::Other(other) => return Err(unexpected("a piece of the body", &other)),
+            };
+            rest = rest.strip_prefix(&*piece.bytes).context("echoed bytes differ")?;
+            if piece.end {
+                return match rest.len() {
+                    0 => Ok(()),
+                    left => Err(anyhow!("{left} bytes were not echoed").into()),
+                };
+            }
+        }
+    }
+}
+
+/// The reply where a piece of a body would be too early.
+fn other(reply: Reply<'_>) -> Result<Response> {
+    match reply {
+        Reply::Other(reply) => Ok(*reply),
+        Reply::Piece(_) => Err(anyhow!("a piece of a body before the reply to its headers")),
+    }
 }
 
 fn chosen(reply: &HeadersResponse) -> bool {
     let mutation = reply.response.as_ref().and_then(|common| common.header_mutation.as_ref());
     let headers = mutation.into_iter().flat_map(|mutation| &mutation.set_headers);
     headers.filter_map(|option| option.header.as_ref()).any(|header| header.key == DESTINATION)
-}
-
-/// Reads body replies up to the end of the stream and compares every byte.
-async fn echoed(receive: &mut Receiver, side: Side, sent: &[u8]) -> Result<(), End> {
-    let mut rest = sent;
-    loop {
-        let piece = match (side, reply(receive).await?) {
-            (Side::Request, Response::RequestBody(body))
-            | (Side::Response, Response::ResponseBody(body)) => streamed(body)?,
-            (_, other) => return Err(unexpected("a piece of the body", &other)),
-        };
-        rest = rest.strip_prefix(piece.body.as_slice()).context("echoed bytes differ")?;
-        if piece.end_of_stream {
-            return match rest.len() {
-                0 => Ok(()),
-                left => Err(anyhow!("{left} bytes were not echoed").into()),
-            };
-        }
-    }
-}
-
-fn streamed(reply: BodyResponse) -> Result<StreamedBodyResponse> {
-    let mutation = reply.response.and_then(|common| common.body_mutation);
-    match mutation.and_then(|mutation| mutation.mutation) {
-        Some(Mutation::StreamedResponse(piece)) => Ok(piece),
-        _ => Err(anyhow!("a body reply that is not streamed")),
-    }
-}
-
-async fn reply(receive: &mut Receiver) -> Result<Response> {
-    receive.message().await?.response.context("an empty reply")
 }
 
 /// The end that a reply means which stands where another was due.

@@ -7,6 +7,8 @@ use envoy_types::pb::envoy::service::ext_proc::v3::{
 };
 use serde_json::json;
 
+/// The id that stands for a request's own, see [`id`].
+pub(super) const ID: &str = "00000000-0000-4000-8000-000000000000";
 /// `FULL_DUPLEX_STREAMED` in Envoy's `BodySendMode`.
 const FULL_DUPLEX: i32 = 4;
 
@@ -36,11 +38,16 @@ pub(super) fn chat_body(model: &str, number: usize, size: usize) -> Vec<u8> {
     body(&content).into_bytes()
 }
 
-/// The first message of a stream.
-pub(super) fn request_headers(number: usize, body_bytes: usize) -> ProcessingRequest {
+/// The id of request `number`.
+pub(super) fn id(number: usize) -> String {
+    format!("00000000-0000-4000-8000-{:012}", number % 1_000_000_000_000)
+}
+
+/// The first message of a stream, with [`ID`] as the id of its request.
+pub(super) fn request_headers(body_bytes: usize) -> ProcessingRequest {
     let method = if body_bytes == 0 { "GET" } else { "POST" };
     let path = if body_bytes == 0 { "/v1/models" } else { "/v1/chat/completions" };
-    let (id, length) = (format!("00000000-0000-4000-8000-{number:012}"), body_bytes.to_string());
+    let length = body_bytes.to_string();
     let headers = [
         (":authority", "gateway.example"),
         (":path", path),
@@ -57,7 +64,7 @@ pub(super) fn request_headers(number: usize, body_bytes: usize) -> ProcessingReq
         ("x-stainless-lang", "python"),
         ("x-stainless-runtime", "CPython"),
         ("x-forwarded-proto", "http"),
-        ("x-request-id", &id),
+        ("x-request-id", ID),
     ];
     let request = Request::RequestHeaders(http_headers(&headers, body_bytes == 0));
     let protocol_config = Some(ProtocolConfiguration {

@@ -87,6 +87,11 @@ impl Report {
         self.failed
     }
 
+    /// The failures by reason; after some reasons, new ones are not named.
+    pub fn failures(&self) -> &BTreeMap<String, usize> {
+        &self.failures
+    }
+
     /// Requests that were served to their end.
     pub fn served(&self) -> usize {
         self.served
@@ -97,15 +102,28 @@ impl Report {
         self.aborted
     }
 
-    fn requests(&self) -> usize {
+    /// Requests in all.
+    pub fn requests(&self) -> usize {
         self.served + self.aborted + self.failed + self.rejected.values().sum::<usize>()
+    }
+
+    /// Requests that were refused with this status.
+    pub fn rejected(&self, status: u32) -> usize {
+        self.rejected.get(&status).copied().unwrap_or_default()
+    }
+
+    /// What the server used meanwhile; absent if its process was not named.
+    pub fn usage(&self) -> Option<&Usage> {
+        self.usage.as_ref()
     }
 
     fn rate(&self) -> f64 {
         self.requests() as f64 / self.elapsed.as_secs_f64()
     }
 
-    fn decision_us(&self, percent: u8) -> Option<f64> {
+    /// The time from the last body byte to the header reply, in microseconds, that `percent` of the requests needed at
+    /// most; absent if none was served.
+    pub fn decision_us(&self, percent: u8) -> Option<f64> {
         percentile(&self.decisions, percent).map(|time| time.as_secs_f64() * 1e6)
     }
 

@@ -6,20 +6,18 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
-use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
-use envoy_types::pb::envoy::service::ext_proc::v3::{ProcessingRequest, ProcessingResponse};
+use bytes::{Buf as _, Bytes, BytesMut};
 use h2::client::SendRequest;
 use h2::{Reason, RecvStream, SendStream};
 use http::{HeaderMap, Request};
-use prost::Message as _;
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
+
+use super::plan::PREFIX_BYTES;
 
 /// Receive windows, as recommended for the picker's cluster in Envoy.
 const STREAM_WINDOW_BYTES: u32 = 4 << 20;
 const CONNECTION_WINDOW_BYTES: u32 = 64 << 20;
-/// Compression flag and length before each message.
-const PREFIX_BYTES: usize = 5;
 
 /// An HTTP/2 connection to the server; clones share it, the last one closes it.
 #[derive(Debug, Clone)]
@@ -54,7 +52,8 @@ impl Connection {
             .header("te", "trailers")
             .body(())?;
         let (response, send) = sender.send_request(request, false)?;
-        let receive = Receiver { response: Some(response), body: None, buffer: BytesMut::new() };
+        let receive =
+            Receiver { response: Some(response), body: None, buffer: BytesMut::new(), read: 0 };
         Ok(Stream { send: Sender { stream: send }, receive })
     }
 }
@@ -73,19 +72,20 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    /// Sends a message; returns when the flow-control window has taken all of it.
-    pub(super) async fn send(&mut self, message: &ProcessingRequest) -> Result<()> {
-        let length = message.encoded_len();
-        let mut frame = BytesMut::with_capacity(PREFIX_BYTES + length);
-        frame.put_u8(0);
-        frame.put_u32(u32::try_from(length)?);
-        message.encode(&mut frame)?;
-        let mut frame = frame.freeze();
-        while !frame.is_empty() {
-            self.stream.reserve_capacity(frame.len());
+    /// Sends an encoded message: at once where the flow-control window has room for it, so that messages sent one
+    /// after the other leave together, else when it has taken all of it.
+    pub(super) async fn send(&mut self, mut frame: Bytes) -> Result<()> {
+        self.stream.reserve_capacity(frame.len());
+        while self.stream.capacity() < frame.len() {
             let granted = poll_fn(|cx| self.stream.poll_capacity(cx)).await;
             let granted = granted.context("the server closed the stream")??;
-            self.stream.send_data(frame.split_to(granted.min(frame.len())), false)?;
+            if granted > 0 {
+                self.stream.send_data(frame.split_to(granted.min(frame.len())), false)?;
+                self.stream.reserve_capacity(frame.len());
+            }
+        }
+        if !frame.is_empty() {
+            self.stream.send_data(frame, false)?;
         }
         Ok(())
     }
@@ -103,30 +103,32 @@ pub(super) struct Receiver {
     response: Option<h2::client::ResponseFuture>,
     body: Option<RecvStream>,
     buffer: BytesMut,
+    /// Bytes of `buffer` that were read.
+    read: usize,
 }
 
 impl Receiver {
     /// The next message.
-    pub(super) async fn message(&mut self) -> Result<ProcessingResponse> {
+    pub(super) async fn message(&mut self) -> Result<&[u8]> {
+        self.buffer.advance(self.read);
+        self.read = 0;
         loop {
-            if let Some(message) = self.buffered()? {
-                return Ok(ProcessingResponse::decode(message)?);
+            if let Some(length) = self.whole()? {
+                self.read = PREFIX_BYTES + length;
+                return Ok(self.buffer.get(PREFIX_BYTES..self.read).unwrap_or_default());
             }
             self.fill().await?;
         }
     }
 
-    fn buffered(&mut self) -> Result<Option<Bytes>> {
+    /// The length of the first message, once all of it is there.
+    fn whole(&self) -> Result<Option<usize>> {
         let Some((&[compressed, a, b, c, d], rest)) = self.buffer.split_first_chunk() else {
             return Ok(None);
         };
         ensure!(compressed == 0, "the server compresses without being asked");
         let length = u32::from_be_bytes([a, b, c, d]) as usize;
-        if rest.len() < length {
-            return Ok(None);
-        }
-        self.buffer.advance(PREFIX_BYTES);
-        Ok(Some(self.buffer.split_to(length).freeze()))
+        Ok((rest.len() >= length).then_some(length))
     }
 
     async fn fill(&mut self) -> Result<()> {

@@ -1,21 +1,16 @@
 //! The load generator against a stub picker.
 
-use clap::Parser;
-
 use super::*;
 use crate::stub::StubPicker;
 use crate::wait::free_address;
 
-#[derive(Debug, Parser)]
-struct Cli {
-    #[command(flatten)]
-    options: Options,
+/// The options that `args` mean.
+pub(super) fn options(args: &str) -> Options {
+    Options::parse(free_address().unwrap(), args).unwrap()
 }
 
 async fn load(target: SocketAddr, args: &str) -> Result<Report> {
-    let target = target.to_string();
-    let args = ["load", &target].into_iter().chain(args.split_whitespace());
-    run(&Cli::try_parse_from(args)?.options).await
+    run(&Options::parse(target, args)?).await
 }
 
 #[tokio::test]

@@ -2,13 +2,14 @@
 //! processes, and a real Envoy for each failure mode as the gateway.
 
 use std::net::Ipv4Addr;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
 
 use super::{Scenario, World};
 use crate::envoy::{Destination, Envoy, EnvoyConfig, ExtProc, HealthCheck, Picker, Pool};
+use crate::kube::assets::manifests;
 use crate::kube::{Cluster, Node};
 
 /// What a rollout needs of kube-controller-manager.
@@ -40,7 +41,7 @@ pub async fn play(scenario: Scenario, cluster: &Cluster, binary: &Path) -> Resul
     let partial = Envoy::start(&partial).await?;
     let subset = Some((partial.address(), only.into()));
     for folder in ["base", "models/sim"] {
-        let path = manifests(folder).display().to_string();
+        let path = manifests(folder);
         let apply = ["apply", "--namespace", &namespace.name, "--kustomize", &path];
         cluster.kubectl(&apply, "").await?;
     }
@@ -71,9 +72,4 @@ fn gateway(node: &Node<'_>, network: Ipv4Addr, open: bool) -> EnvoyConfig {
         Pool::OriginalDst(Destination::Header)
     };
     EnvoyConfig::picked(filter, pool)
-}
-
-/// The manifests that we ship.
-fn manifests(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../manifests").join(folder)
 }

@@ -3,16 +3,17 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result, ensure};
-use http::Request;
 
 use super::world::SEEN;
 use super::{MODEL, SERVERS, World};
 use crate::chat::{self, Clients, ask};
-use crate::client::{Body, Response};
 use crate::wait::eventually;
 
 /// Longest time until a client learns that its server died.
 const LEARNED: Duration = Duration::from_secs(10);
+
+/// Tokens of an answer that takes a quarter of a minute.
+const LONG: usize = 750;
 
 /// A rollout of the model servers costs no request.
 pub(super) async fn roll(world: &World<'_>) -> Result<()> {
@@ -34,7 +35,7 @@ pub(super) async fn roll(world: &World<'_>) -> Result<()> {
 pub(super) async fn killed(world: &World<'_>) -> Result<()> {
     let mut open = Vec::new();
     for number in 0..6 {
-        open.push(long_answer(world, number).await?);
+        open.push(chat::open(world.gateway(), MODEL, number, LONG).await?);
     }
     let pods = world.pods().await?;
     let (victim, ip) = pods.first().context("no pod")?;
@@ -71,14 +72,4 @@ pub(super) async fn scale_to_zero(world: &World<'_>) -> Result<()> {
     eventually(SEEN, async || ask(world.gateway(), MODEL, 1).await.map(drop)).await?;
     world.kubectl(&format!("scale {SERVERS} --replicas={replicas}")).await?;
     world.at_peace().await
-}
-
-/// A streamed answer of some seconds that has begun.
-async fn long_answer(world: &World<'_>, number: usize) -> Result<Response> {
-    let body = chat::request(MODEL, number, 250).to_string();
-    let request = Request::post(chat::PATH).header("content-type", "application/json");
-    let mut response = world.gateway().send(request.body(Body::full(body))?).await?;
-    ensure!(response.status == 200, "{}", response.status);
-    response.chunk().await?.context("no answer")?;
-    Ok(response)
 }

@@ -1,22 +1,43 @@
 //! Pickers are replaced, missing and upgraded.
 
 use anyhow::{Context, Result, ensure};
+use futures_util::future::try_join_all;
 use serde_json::{Value, json};
+use tokio::task::JoinSet;
 
 use super::world::SEEN;
-use super::{MODEL, PICKERS, World};
+use super::{MODEL, PICKERS, SERVERS, World};
 use crate::chat::{self, Clients};
-use crate::client::Client;
+use crate::client::{Client, Response};
 use crate::wait::eventually;
 
-/// A rollout of the pickers costs no request.
+/// Streams that are open when the pickers are replaced.
+const STREAMS: usize = 500;
+
+/// Tokens of each.
+const TOKENS: usize = 40;
+
+/// Servers so slow that the streams outlast the rollout and cost little.
+const SLOW: &str = r#"[{"op": "add", "path": "/spec/template/spec/containers/0/args/-", "value": "--decode-step-ms=200"}]"#;
+
+/// A rollout of the pickers costs no request: neither one that comes meanwhile nor one that runs.
 pub(super) async fn roll(world: &World<'_>) -> Result<()> {
+    world.kubectl_with(&["patch", SERVERS, "--type=json", "--patch", SLOW], "").await?;
+    world.at_peace().await?;
     let mut clients = Clients::start(world.gateway(), MODEL, 4);
     clients.next(20).await?;
+    let opening = (0..STREAMS).map(|at| chat::open(world.gateway(), MODEL, at, TOKENS));
+    let streams = try_join_all(opening).await.context("the streams begin")?;
+    let answers = streams.into_iter().map(Response::collect).collect::<JoinSet<_>>();
     world.kubectl(&format!("rollout restart {PICKERS}")).await?;
     world.rolled_out(PICKERS).await?;
-    clients.next(40).await?;
-    clients.finish().await
+    clients.next(12).await?;
+    for answer in answers.join_all().await {
+        chat::server(&answer).context("a stream that was open")?;
+    }
+    clients.finish().await?;
+    world.kubectl(&format!("rollout undo {SERVERS}")).await?;
+    world.at_peace().await
 }
 
 /// Without a picker, a gateway refuses or goes on alone, as the pool says.

@@ -16,7 +16,7 @@ enum Mark {
 }
 
 /// Writes an explanation as tables; `colors` are for terminals.
-pub(super) fn table(told: &Explanation, colors: bool) -> String {
+pub(in crate::cli) fn table(told: &Explanation, colors: bool) -> String {
     let mut page = Page { text: String::new(), colors };
     page.outcome(told);
     page.removed(told);

@@ -26,6 +26,16 @@ pub struct Kubernetes {
     /// Ports of those pods, 1 to 8, comma separated.
     #[arg(long, value_name = "PORTS", requires = "endpoint_selector")]
     pub endpoint_target_ports: Option<TargetPorts>,
+    /// Let pods drain when their node is cordoned or about to be removed by an autoscaler; needs the right to list and watch
+    /// nodes.
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
+          hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]
+    pub watch_nodes: bool,
+    /// How often pods are told what they are worth, by the annotation `controller.kubernetes.io/pod-deletion-cost`: a
+    /// ReplicaSet that shrinks deletes those of least worth first; 1s or more, never when absent; needs the right to patch
+    /// pods.
+    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    pub pod_deletion_cost_interval: Option<Duration>,
     /// Only the replica that leads is ready; all are when absent.
     #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_value_t = false,
           hide_default_value = true, default_missing_value = "true", action = ArgAction::Set, value_parser = boolean)]

@@ -3,7 +3,6 @@
 use clap::{Arg, ArgAction, ArgMatches, Args, Command, Error, FromArgMatches};
 
 /// Why a flag has no effect.
-const NOT_YET: &str = "is not supported yet";
 const MEANINGLESS: &str = "has no meaning here";
 const CONFIGURED: &str = "has no effect: give scheme, path, port and insecureSkipVerify to a metrics-data-source in the configuration";
 
@@ -13,15 +12,11 @@ const FLAGS: &[(&str, Kind, &str)] = &[
     ("destination-endpoint-hint-key", Kind::Value(""), MEANINGLESS),
     ("destination-endpoint-hint-metadata-namespace", Kind::Value(""), MEANINGLESS),
     ("enable-pprof", Kind::Boolean("false"), MEANINGLESS),
-    ("metrics-cert-dir", Kind::Value(""), NOT_YET),
-    ("metrics-client-ca-file", Kind::Value(""), NOT_YET),
-    ("metrics-endpoint-auth", Kind::Boolean("false"), NOT_YET),
     ("model-server-metrics-https-insecure-skip-verify", Kind::Boolean("true"), CONFIGURED),
     ("model-server-metrics-path", Kind::Value("/metrics"), CONFIGURED),
     ("model-server-metrics-port", Kind::Value("0"), CONFIGURED),
     ("model-server-metrics-scheme", Kind::Value("http"), CONFIGURED),
     ("refresh-prometheus-metrics-interval", Kind::Value(""), MEANINGLESS),
-    ("tracing", Kind::Boolean("false"), NOT_YET),
     ("zap-devel", Kind::Boolean("false"), MEANINGLESS),
     ("zap-encoder", Kind::Value(""), MEANINGLESS),
     ("zap-log-level", Kind::Value(""), MEANINGLESS),

@@ -115,6 +115,7 @@ fn endpoints_are_addresses_with_ports() {
     assert!(parse(&["--endpoints", "10.0.0.1"]).is_err());
 }
 
+// FR-157
 #[test]
 fn limits_have_ranges() {
     assert!(parse(&["--max-chunk-bytes", "70000"]).is_err());
@@ -126,6 +127,23 @@ fn limits_have_ranges() {
     );
 }
 
+// FR-070
+#[test]
+fn an_interval_is_a_time_and_not_shorter_than_the_least() {
+    let interval = |text: &str| {
+        let flags = parse(&[&format!("--refresh-metrics-interval={text}")])?;
+        Ok::<_, clap::Error>(flags.scrape.refresh_metrics_interval)
+    };
+    for short in ["0", "0s", "1ms", "50ms"] {
+        assert_eq!(interval(short).unwrap(), Some(MIN_INTERVAL), "{short}");
+    }
+    for none in ["-1s", "5", "soon"] {
+        let refusal = interval(none).unwrap_err().to_string();
+        assert!(refusal.contains("--refresh-metrics-interval"), "{refusal}");
+    }
+}
+
+// FR-112
 #[test]
 fn the_namespace_is_the_pools_or_the_flags_or_the_environments_or_default() {
     let namespace = |args: &[&str], environment| {
@@ -154,19 +172,35 @@ fn two_namespaces_of_the_pool_contradict_each_other() {
 fn a_flag_without_effect_is_told_of_where_it_asks_for_one() {
     let warned = |arg: &str| parse(&[arg]).unwrap().warnings();
     for arg in [
-        "--tracing=false",
-        "--metrics-endpoint-auth=0",
-        "--metrics-cert-dir=",
         "--model-server-metrics-scheme=http",
         "--model-server-metrics-path=/metrics",
         "--model-server-metrics-https-insecure-skip-verify",
     ] {
         assert_eq!(warned(arg), [""; 0], "{arg}");
     }
-    assert_eq!(warned("--tracing"), ["--tracing is not supported yet"]);
+    assert_eq!(warned("--enable-pprof"), ["--enable-pprof has no meaning here"]);
     for arg in ["--model-server-metrics-port=9100", "--model-server-metrics-scheme=https"] {
         assert!(warned(arg)[0].contains("metrics-data-source"), "{arg}");
     }
+}
+
+#[test]
+fn an_empty_path_of_the_metrics_port_is_none() {
+    let metrics = |args: &[&str]| parse(args).unwrap().metrics;
+    let empty = metrics(&["--metrics-cert-dir=", "--metrics-client-ca-file", ""]);
+    assert_eq!((empty.certificate(), empty.clients()), (None, None));
+    let given = metrics(&["--metrics-cert-dir=/a", "--metrics-client-ca-file=/b"]);
+    assert_eq!((given.certificate(), given.clients()), (Some("/a".as_ref()), Some("/b".as_ref())));
+}
+
+#[test]
+fn who_reads_metrics_is_asked_where_there_is_an_api_server_unless_said() {
+    let asked = |args: &[&str]| parse(args).unwrap().metrics.endpoint_auth;
+    assert_eq!(asked(&[]), None);
+    assert_eq!(asked(&["--metrics-endpoint-auth"]), Some(true));
+    assert_eq!(asked(&["--metrics-endpoint-auth=0"]), Some(false));
+    assert!(parse(&[]).unwrap().metrics.legacy_metrics);
+    assert!(!parse(&["--legacy-metrics=false"]).unwrap().metrics.legacy_metrics);
 }
 
 #[test]
@@ -190,6 +224,16 @@ fn the_groups_of_the_pool_are_known() {
     assert_eq!(group(&[]), Some(PoolGroup::V1));
     assert_eq!(group(&["--pool-group=inference.networking.x-k8s.io"]), Some(PoolGroup::V1Alpha2));
     assert_eq!(group(&["--pool-group=llm-d.ai"]), None);
+}
+
+#[test]
+fn traces_and_the_request_log_are_as_the_reference_has_them_and_off() {
+    let flags = |args: &[&str]| parse(args).unwrap();
+    assert_eq!([&[][..], &["--tracing=false"]].map(|it| flags(it).traces.tracing), [true, false]);
+    assert_eq!(flags(&[]).log.request_log.to_string(), "off");
+    assert_eq!(flags(&["--request-log=0.01"]).log.request_log.to_string(), "0.01");
+    let error = parse(&["--request-log=some"]).unwrap_err().to_string();
+    assert!(error.contains("give off, errors, or a share"), "{error}");
 }
 
 #[test]

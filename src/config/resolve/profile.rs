@@ -199,7 +199,7 @@ impl<'f, 'a> Shared<'f, 'a> {
         weight: Option<f64>,
     ) {
         if let Some(picker) = picker_of(plugin, parameters.clone()) {
-            draft.picker = Some(PickerStep { name: name.into(), picker });
+            draft.picker = Some(PickerStep { name: name.into(), type_name: plugin.name, picker });
         }
         let Some(instance) = self.once(name, plugin, parameters) else { return };
         if let Some(filter) = &instance.filter
@@ -207,13 +207,19 @@ impl<'f, 'a> Shared<'f, 'a> {
                 plugin.build
         {
             let filter = Arc::clone(filter);
-            draft.filters.push(FilterStep { name: name.into(), empty, filter });
+            draft.filters.push(FilterStep {
+                name: name.into(),
+                type_name: plugin.name,
+                empty,
+                filter,
+            });
         }
         if let Some(scorer) = &instance.scorer {
             #[expect(clippy::cast_possible_truncation, reason = "a weight needs no more digits")]
             let weight = weight.unwrap_or(1.0) as f32;
             let scorer = Arc::clone(scorer);
-            draft.scorers.push(ScorerStep { name: name.into(), weight, scorer });
+            let (name, type_name) = (name.into(), plugin.name);
+            draft.scorers.push(ScorerStep { name, type_name, weight, scorer });
         }
     }
 
@@ -247,7 +253,11 @@ impl Draft {
         let default = || {
             let picker =
                 find(tables, DEFAULT_PICKER).and_then(|plugin| picker_of(plugin, Parameters::Null));
-            picker.map(|picker| PickerStep { name: DEFAULT_PICKER.into(), picker })
+            picker.map(|picker| PickerStep {
+                name: DEFAULT_PICKER.into(),
+                type_name: DEFAULT_PICKER,
+                picker,
+            })
         };
         let Some(picker) = picker.or_else(listed).or_else(default) else {
             problems.push(Problem::error("", format!("this build has no `{DEFAULT_PICKER}`")));
@@ -344,7 +354,7 @@ fn is_picker(instance: &Instance<'_>) -> bool {
 fn built_picker(instance: &Instance<'_>) -> Option<PickerStep> {
     let Kind::Known(plugin) = instance.kind else { return None };
     let picker = picker_of(plugin, instance.parameters.clone())?;
-    Some(PickerStep { name: instance.name.into(), picker })
+    Some(PickerStep { name: instance.name.into(), type_name: plugin.name, picker })
 }
 
 fn picker_of(plugin: &Plugin, raw: Parameters) -> Option<Box<dyn Picker>> {

@@ -248,6 +248,7 @@ fn problems(text: &str) -> Vec<Problem> {
     with_header(text).map_or_else(|problems| problems, |resolved| resolved.warnings)
 }
 
+// FR-070
 #[test]
 fn every_error_is_told_with_its_place_and_a_fix() {
     for (cause, text, expected) in ERRORS.iter().chain(WARNINGS) {

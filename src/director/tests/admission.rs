@@ -53,14 +53,17 @@ impl Request {
     }
 }
 
+// FR-046
 #[test]
 fn a_sheddable_request_is_refused_while_no_endpoint_has_room() {
     let full = director(&queues(&[Some(5.0), Some(60.0)])).with_admission(utilization());
     assert_eq!(Request::of(-1).refusal(&full), Some(Rejection::Shed));
+    assert_eq!(Request::of(i32::MIN).refusal(&full), Some(Rejection::Shed));
     let room = director(&queues(&[Some(4.0), Some(60.0)])).with_admission(utilization());
     assert_eq!(Request::of(-1).refusal(&room), None);
 }
 
+// FR-046
 #[test]
 fn a_request_of_priority_zero_or_more_is_never_shed() {
     let full = director(&queues(&[Some(60.0)])).with_admission(utilization());
@@ -96,6 +99,18 @@ fn only_the_endpoints_that_could_take_the_request_count() {
     let snapshot = pool.load();
     let _in_flight = InFlight::begin(&snapshot.endpoints().next().unwrap().live, 0);
     assert_eq!(Request::of(-1).refusal(&by_model), Some(Rejection::Shed));
+}
+
+// FR-076
+#[test]
+fn what_was_just_placed_counts_for_the_next_decision() {
+    let pool = queues(&[Some(0.0)]);
+    let requests = detector("concurrency-detector", serde_json::json!({"maxConcurrency": 4}));
+    let director = director(&pool).with_admission(requests);
+    let decide = |_| Request::of(-1).decide(&director, false);
+    let (placed, shed): (Vec<_>, Vec<_>) = (0..10).map(decide).partition(Result::is_ok);
+    assert_eq!((placed.len(), shed.len()), (4, 6));
+    assert!(director.fullness(clock::now()).unwrap().saturation >= 1.0, "and the gauge tells");
 }
 
 #[test]
@@ -182,7 +197,12 @@ fn an_admitter_that_fails_refuses_nobody_and_the_others_are_asked() {
 }
 
 fn filtered(empty: Empty, filter: Box<dyn Filter>) -> Director {
-    let filters = vec![FilterStep { name: "filter".into(), empty, filter: filter.into() }];
+    let filters = vec![FilterStep {
+        name: "filter".into(),
+        type_name: "fake-filter",
+        empty,
+        filter: filter.into(),
+    }];
     by(Profile { filters, ..random() }, &queues(&[Some(0.0), Some(3.0)]))
 }
 

@@ -1,6 +1,8 @@
+use parking_lot::Mutex;
+
 use super::*;
 use crate::director::explain::{CandidateTold, EndpointTold, Explanation};
-use crate::pool::Allowed;
+use crate::pool::{Allowed, InFlight, Prompt};
 use crate::schedule::profile::FilterStep;
 use crate::schedule::{Filter, Part, Scorer};
 
@@ -35,9 +37,11 @@ impl Filter for Without {
 /// Without the last endpoint, by two scorers of which the first has the weight 0.5.
 fn profile(endpoints: usize) -> Profile {
     let filter = Arc::new(Without(endpoints - 1));
-    let filters = vec![FilterStep { name: "last".into(), empty: Empty::Load, filter }];
+    let filters =
+        vec![FilterStep { name: "last".into(), type_name: "without", empty: Empty::Load, filter }];
     let scorer = |(name, weight): (&str, f32)| ScorerStep {
         name: name.into(),
+        type_name: "by-slot",
         weight,
         scorer: Arc::new(BySlot),
     };
@@ -45,7 +49,11 @@ fn profile(endpoints: usize) -> Profile {
     let Build::Picker(picker) = find(&[PLUGINS], "max-score-picker").unwrap().build else {
         panic!("a picker")
     };
-    let picker = PickerStep { name: "best".into(), picker: picker(Parameters::Null).unwrap() };
+    let picker = PickerStep {
+        name: "best".into(),
+        type_name: "max-score-picker",
+        picker: picker(Parameters::Null).unwrap(),
+    };
     Profile { filters, scorers, picker }
 }
 
@@ -75,14 +83,15 @@ fn logging(endpoints: u16, entries: usize) -> (Director, Arc<DecisionLog>) {
 }
 
 fn decide_as(director: &Director, id: u64, request_id: &str) -> Result<Decision, Rejection> {
-    let tag = Tag { id, request_id: request_id.as_bytes() };
-    asking("llama", &Subset::All, |ask| director.decide_as(Some(tag), ask, 3))
+    let tag = Tag { id, request_id: request_id.as_bytes(), traced: false };
+    asking("llama", &Subset::All, |ask| director.decide_noted(Some(tag), ask, 3, &mut None))
 }
 
 fn found(log: &DecisionLog, wanted: &Wanted) -> Vec<Explanation> {
     log.find(wanted, clock::now())
 }
 
+// FR-151
 #[test]
 fn each_removal_is_told_with_its_reason() {
     let mut lists = vec![Some(("llama", &[][..])); 6];
@@ -175,6 +184,75 @@ fn the_log_keeps_the_last_decisions_and_no_more() {
 }
 
 #[test]
+fn decisions_are_kept_while_somebody_watches_and_forgotten_when_he_is_gone() {
+    let time = Arc::new(Mutex::new(clock::now()));
+    let shared = Arc::clone(&time);
+    let settings = Settings { clock: Clock::new(move || *shared.lock()), ..settings() };
+    let pool = Arc::new(ArcSwap::from_pointee(fixture::snapshot(3)));
+    let log = Arc::new(DecisionLog::new(0));
+    let director = with(settings, profile(3), &pool).with_log(Arc::clone(&log));
+    drop(decide_as(&director, 1, "before"));
+    assert!(log.is_empty() && !director.keeps_log());
+    log.watch(*time.lock());
+    assert!(director.keeps_log());
+    for id in 2..200 {
+        drop(decide_as(&director, id, "watched"));
+    }
+    assert_eq!(log.len(), 100);
+    *time.lock() += Duration::from_secs(11);
+    drop(decide_as(&director, 200, "after"));
+    assert!(log.is_empty() && !director.keeps_log());
+}
+
+#[test]
+fn a_decision_in_short_says_what_was_decisive() {
+    let (director, log) = logging(4, 9);
+    let said = |log: &DecisionLog| log.recent(1, clock::now()).remove(0);
+    let _first = decide_as(&director, 0xab, "r").unwrap();
+    let brief = said(&log);
+    assert_eq!((brief.id.as_str(), brief.request_id.as_str()), ("00000000000000ab", "r"));
+    assert_eq!((brief.model.as_deref(), brief.prompt_tokens), (Some("llama"), 100));
+    assert!(brief.why.starts_with("drawn among 2 equal, of 3"), "{}", brief.why);
+    let (two, log) = logging(2, 9);
+    let _in_flight = decide_as(&two, 1, "r").unwrap();
+    assert!(said(&log).why.starts_with("the only one left of 2"), "{}", said(&log).why);
+    let _other = decide_as(&two, 2, "r").unwrap();
+    let brief = said(&log);
+    assert!(brief.why.contains("1 of ours"), "before its own charge: {}", brief.why);
+    assert_eq!(brief.endpoint.as_deref(), Some("pod-0"));
+    let (none, log) = logging(1, 9);
+    decide_as(&none, 3, "r").unwrap_err();
+    let brief = said(&log);
+    assert_eq!((brief.endpoint, brief.why.as_str()), (None, "all endpoints are busy"));
+}
+
+// FR-151
+#[test]
+fn the_lead_over_the_next_is_told_with_the_scorer_that_made_it() {
+    #[derive(Debug)]
+    struct First(f32);
+    impl Scorer for First {
+        fn score(&self, _: PickContext<'_>, _: &[Slot], scores: &mut [f32]) {
+            scores.iter_mut().take(1).for_each(|score| *score = self.0);
+        }
+    }
+    let pool = Arc::new(ArcSwap::from_pointee(fixture::snapshot(3)));
+    let log = Arc::new(DecisionLog::new(9));
+    let scorer = |(name, score): (&str, f32)| ScorerStep {
+        name: name.into(),
+        type_name: "first-scorer",
+        weight: 1.0,
+        scorer: Arc::new(First(score)),
+    };
+    let scorers = [("little", 0.25), ("much", 0.5)].map(scorer).into();
+    let profile = Profile { filters: Vec::new(), scorers, ..profile(3) };
+    let director = by(profile, &pool).with_log(Arc::clone(&log));
+    let _placed = decide_as(&director, 1, "r").unwrap();
+    let why = log.recent(1, clock::now()).remove(0).why;
+    assert!(why.starts_with("best of 3 by 0.75, mostly by much"), "{why}");
+}
+
+#[test]
 fn a_refusal_is_told_and_kept_too() {
     let (director, log) = logging(1, 5);
     let refused = decide_as(&director, 1, "r").unwrap_err();
@@ -183,4 +261,26 @@ fn a_refusal_is_told_and_kept_too() {
     assert_eq!(told.outcome.refused.as_deref(), Some("all endpoints are busy"));
     assert_eq!(told.passes[0].filters[0].removed[0].endpoint, "pod-0");
     assert!(told.outcome.endpoints.is_empty());
+}
+
+#[test]
+fn an_endpoint_that_warms_up_is_passed_by_where_it_has_as_much_as_it_can_show_for() {
+    let both = fixture::snapshot(2).endpoints().map(|it| it.spec.clone()).collect();
+    let (mut state, later) = (fixture::state(1), clock::now() + Duration::from_mins(1));
+    state.watch(later);
+    state.apply(Event::Endpoints(both), later);
+    let pool = Arc::new(ArcSwap::from_pointee(state.snapshot()));
+    let director = by(profile(3), &pool);
+    let live = Arc::clone(&pool.load().endpoints().nth(1).unwrap().live);
+    let prompt = Prompt { tokens: 100, at: later, streams: true, loads: false };
+    let out = || {
+        let told = explained(&director, "llama", &Subset::All);
+        told.endpoints
+            .iter()
+            .map(|it| it.left_out.as_ref().map(|out| out.by.clone()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(out(), [None, None]);
+    let _all: Vec<_> = (0..4).map(|_| InFlight::begin(&live, 100).computing(prompt)).collect();
+    assert_eq!(out(), [None, Some("warming".to_owned())]);
 }

@@ -19,7 +19,8 @@ fn chat() -> String {
 }
 
 fn passed(rig: &mut Rig) -> Option<Passed> {
-    rig.exchange.closed(clock::now())
+    let ending = rig.exchange.closed(clock::now())?;
+    rig.exchange.passed(ending)
 }
 
 #[test]

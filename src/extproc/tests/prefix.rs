@@ -2,12 +2,14 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
 use super::*;
 use crate::prefix::{Index, Settings};
 use crate::schedule::Headers;
+use crate::wire::Metadata;
 
 const CHAT_PATH: [(&str, &str); 2] = [(":path", "/v1/chat/completions"), (":method", "POST")];
 
@@ -36,6 +38,7 @@ fn after(rig: &mut Rig, index: &Index, body: &str, piece: usize) -> usize {
     index.len()
 }
 
+// FR-063
 #[test]
 fn a_prompt_is_known_however_its_body_is_cut_and_under_its_model_and_salt_alone() {
     let (mut rig, index) = rig();
@@ -88,7 +91,7 @@ fn an_endpoint_that_served_instead_knows_the_prompt() {
         HttpHeaders { headers: Some(rig::map(&[(":status", "200")])), end_of_stream: false };
     rig.receive(ProcessingRequest {
         request: Some(Message::ResponseHeaders(answer)),
-        metadata_context: Some(Metadata { filter_metadata }),
+        metadata_context: Metadata { filter_metadata }.encode_to_vec().into(),
         observability_mode: false,
         protocol_config: None,
     });

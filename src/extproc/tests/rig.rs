@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use arc_swap::ArcSwap;
+use prost::Message as _;
 
 use crate::config::Resolved;
 use crate::director::{self, Clock, Policy};
@@ -13,6 +14,7 @@ use crate::schedule::profile::{PickerStep, Profile};
 use crate::schedule::registry::{Build, PLUGINS, Parameters, find};
 use crate::schedule::{DetectorStep, Profiles};
 use crate::server::clock;
+use crate::spans::Tree;
 use crate::wire::body_mutation::Mutation;
 use crate::wire::processing_response::Response;
 use crate::wire::{
@@ -30,6 +32,8 @@ pub(super) struct Rig {
     state: State,
     pub(super) pool: Arc<ArcSwap<Snapshot>>,
     pub(super) replies: Vec<Response>,
+    /// What the last of them tells the gateway besides.
+    pub(super) told: Option<Bytes>,
     /// What the first message says of body modes.
     pub(super) modes: Option<(i32, i32)>,
     pub(super) observed: bool,
@@ -57,14 +61,19 @@ impl Rig {
         let Build::Picker(picker) = find(&[PLUGINS], "max-score-picker").unwrap().build else {
             panic!("a picker")
         };
-        let picker =
-            PickerStep { name: "picker".into(), picker: picker(Parameters::Null).unwrap() };
+        let picker = PickerStep {
+            name: "picker".into(),
+            type_name: "max-score-picker",
+            picker: picker(Parameters::Null).unwrap(),
+        };
         let profile = Profile { filters: Vec::new(), scorers: Vec::new(), picker };
         let director = Arc::new(director(Arc::clone(&pool), profile));
         let mut settings = Settings {
             parsers: Parsers::default(),
             body_limit: 1000,
             budget: Budget::new(10_000),
+            flow: Arc::default(),
+            hold: None,
             chunk_limit: 100,
             header_limit: 10_000,
             body_read_timeout: Duration::from_mins(1),
@@ -73,6 +82,7 @@ impl Rig {
             ignore_subset: false,
             report_served: false,
             report_decision: None,
+            summary_namespace: None,
         };
         change(&mut settings);
         let settings = Arc::new(settings);
@@ -84,6 +94,7 @@ impl Rig {
             state,
             pool,
             replies: Vec::new(),
+            told: None,
             modes: Some((4, 4)),
             observed: false,
         }
@@ -124,7 +135,7 @@ impl Rig {
         });
         let request = ProcessingRequest {
             request: Some(message),
-            metadata_context: None,
+            metadata_context: Bytes::new(),
             observability_mode: self.observed,
             protocol_config,
         };
@@ -133,20 +144,24 @@ impl Rig {
 
     pub(super) fn receive(&mut self, message: ProcessingRequest) -> &mut Self {
         let now = clock::now();
-        if self.exchange.receive(message, now) == Next::Decide {
+        let mut next = self.exchange.receive(message, now);
+        while next == Next::Proceed {
+            next = self.exchange.proceed();
+        }
+        if next == Next::Decide && !self.exchange.queues(|| now) {
             let outcome = self.director.decide(self.exchange.ask().expect("asks"), 7);
             self.exchange.decided(outcome, now);
         }
         while let Some(reply) = self.exchange.pop() {
+            self.told = reply.dynamic_metadata;
             self.replies.push(reply.response.expect("a reply says something"));
         }
         self
     }
 
     pub(super) fn headers(&mut self, pairs: &[(&str, &str)], end_of_stream: bool) -> &mut Self {
-        let mut headers = map(pairs);
-        headers.headers.extend(map(&[("x-request-id", "id-1")]).headers);
-        self.tell(Message::RequestHeaders(HttpHeaders { headers: Some(headers), end_of_stream }))
+        let headers = Some(map(&[pairs, &[("x-request-id", "id-1")]].concat()));
+        self.tell(Message::RequestHeaders(HttpHeaders { headers, end_of_stream }))
     }
 
     pub(super) fn chat(&mut self) -> &mut Self {
@@ -158,7 +173,7 @@ impl Rig {
     }
 
     pub(super) fn trailers(&mut self) -> &mut Self {
-        self.tell(Message::RequestTrailers(HttpTrailers::default()))
+        self.tell(Message::RequestTrailers(HttpTrailers {}))
     }
 
     pub(super) fn answer(&mut self, pairs: &[(&str, &str)], end_of_stream: bool) -> &mut Self {
@@ -173,7 +188,7 @@ impl Rig {
     }
 
     pub(super) fn answer_trailers(&mut self) -> &mut Self {
-        self.tell(Message::ResponseTrailers(HttpTrailers::default()))
+        self.tell(Message::ResponseTrailers(HttpTrailers {}))
     }
 
     /// The replies so far, one word each, and forgets them.
@@ -202,10 +217,20 @@ impl Rig {
         self
     }
 
+    /// The spans of the exchange, which ends now.
+    pub(super) fn spans(&mut self) -> Option<Tree> {
+        let ending = self.exchange.closed(clock::now())?;
+        let summary = self.exchange.summary(&ending)?;
+        Some(self.exchange.traced(summary)?.tree())
+    }
+
     pub(super) fn outcome(&mut self) -> String {
         self.closed();
         let page = self.director.metrics().page().unwrap();
-        let line = page.lines().find(|line| line.starts_with("lodesman_request_outcomes_total{"));
+        let counted = |line: &&str| {
+            line.starts_with("lodesman_request_outcomes_total{") && !line.ends_with(" 0")
+        };
+        let line = page.lines().find(counted);
         let line = line.expect("an outcome");
         line.split("outcome=\"").nth(1).and_then(|rest| rest.split('"').next()).unwrap().to_owned()
     }
@@ -230,13 +255,14 @@ fn director(pool: Arc<ArcSwap<Snapshot>>, profiles: impl Into<Profiles>) -> Dire
     )
 }
 
-pub(super) fn map(pairs: &[(&str, &str)]) -> HeaderMap {
+/// An encoded header map.
+pub(super) fn map(pairs: &[(&str, &str)]) -> Bytes {
     let header = |(key, value): &(&str, &str)| HeaderValue {
         key: Bytes::copy_from_slice(key.as_bytes()),
         value: Bytes::new(),
         raw_value: Bytes::copy_from_slice(value.as_bytes()),
     };
-    HeaderMap { headers: pairs.iter().map(header).collect() }
+    HeaderMap { headers: pairs.iter().map(header).collect() }.encode_to_vec().into()
 }
 
 pub(super) fn piece(body: &str, end_of_stream: bool) -> HttpBody {

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
+use prost::Message as _;
 use prost_types::value::Kind;
 use prost_types::{Struct, Value};
 
 use super::*;
 use crate::pool::{Routes, Targets};
+use crate::wire::Metadata;
 
 const OBJECTIVE: &str = "x-llm-d-inference-objective";
 const OLD_OBJECTIVE: &str = "x-gateway-inference-objective";
@@ -99,6 +101,18 @@ fn the_current_name_of_the_objective_wins_and_what_is_unknown_is_ordinary() {
     }
 }
 
+// FR-045
+#[test]
+fn targets_of_latency_give_no_priority_whatever_they_say() {
+    for value in ["9300000000000", "18446744073709551615", "-1", "1e9", "abc", "", " 200 "] {
+        for name in ["x-llm-d-slo-ttft-ms", "x-slo-ttft-ms"] {
+            let mut rig = objectives((4, 4));
+            rig.headers(&[(":path", "/any"), (name, value)], true);
+            assert!(rig.metric(&placed("", "", 0)), "{name}: {value}");
+        }
+    }
+}
+
 #[test]
 fn a_request_without_an_objective_has_the_priority_of_the_model_that_its_client_names() {
     let mut rig = rig((4, 4));
@@ -154,6 +168,7 @@ fn a_rule_that_names_the_clients_own_model_changes_nothing_and_is_counted() {
     assert!(page.contains("model_rewrite_name=\"stable\",target_model=\"m\"} 1"));
 }
 
+// FR-037
 #[test]
 fn the_rule_for_all_supplies_the_model_that_a_client_does_not_name() {
     let body = r#"{"messages":[{"role":"user","content":"hi"}]}"#;
@@ -251,7 +266,7 @@ fn who_served_is_reported_where_that_is_asked_for() {
         let headers = Some(rig::map(&[(":status", "200")]));
         rig.receive(ProcessingRequest {
             request: Some(Message::ResponseHeaders(HttpHeaders { headers, end_of_stream: true })),
-            metadata_context: Some(Metadata { filter_metadata }),
+            metadata_context: Metadata { filter_metadata }.encode_to_vec().into(),
             ..ProcessingRequest::default()
         });
         let Some(Response::ResponseHeaders(reply)) = rig.replies.last() else {

@@ -1,3 +1,4 @@
+use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
 use super::*;
@@ -47,13 +48,13 @@ fn a_ready_pod_has_an_endpoint_for_each_port_with_all_that_is_known_of_it() {
     );
 }
 
+// FR-100
 #[test]
-fn a_pod_that_is_not_ready_ends_or_has_no_address_is_no_member() {
-    let changes: [(&str, Change); 8] = [
+fn a_pod_that_is_not_ready_has_ended_or_has_no_address_is_no_member() {
+    let changes: [(&str, Change); 7] = [
         ("not ready", |pod| pod["status"]["conditions"][1]["status"] = "False".into()),
         ("unknown", |pod| pod["status"]["conditions"][1]["status"] = "Unknown".into()),
         ("no conditions", |pod| pod["status"]["conditions"] = json!([])),
-        ("ending", |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()),
         ("evicted", |pod| pod["status"]["phase"] = "Failed".into()),
         ("done", |pod| pod["status"]["phase"] = "Succeeded".into()),
         ("no address", |pod| pod["status"]["podIP"] = Value::Null),
@@ -65,6 +66,85 @@ fn a_pod_that_is_not_ready_ends_or_has_no_address_is_no_member() {
     assert_eq!(member_of(|pod| pod["status"] = json!({})), None);
 }
 
+// FR-109
+#[test]
+fn a_readiness_gate_that_is_not_met_keeps_a_pod_out() {
+    let gated = |met: &str| {
+        member_of(|pod| {
+            pod["spec"]["readinessGates"] = json!([{"conditionType": "custom.io/serving"}]);
+            let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+            conditions[1]["status"] = met.into();
+            conditions.push(json!({"type": "custom.io/serving", "status": met}));
+        })
+    };
+    assert!(gated("False").is_none() && gated("True").is_some());
+}
+
+#[test]
+fn a_pod_says_that_it_is_to_drain_why_and_until_when() {
+    let deleted: Change =
+        |pod| pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into();
+    let disrupted: Change = |pod| {
+        let conditions = pod["status"]["conditions"].as_array_mut().unwrap();
+        conditions.push(json!({"type": "DisruptionTarget", "status": "True"}));
+    };
+    let unready: Change = |pod| pod["status"]["conditions"][1]["status"] = "False".into();
+    let annotated: Change = |pod| pod["metadata"]["annotations"][DRAIN] = "true".into();
+    let why = |changes: &[Change]| {
+        let member = member_of(|pod| changes.iter().for_each(|change| change(pod)));
+        member.unwrap().leaving(None).map(|leaving| (leaving.reason.name(), leaving.serves))
+    };
+    assert_eq!(why(&[]), None);
+    assert_eq!(why(&[deleted]), Some(("pod_deleted", true)));
+    assert_eq!(why(&[deleted, unready]), Some(("pod_deleted", false)), "it is known to its end");
+    assert_eq!(why(&[disrupted, annotated]), Some(("disruption_target", true)));
+    assert_eq!(why(&[annotated, deleted]), Some(("pod_deleted", true)));
+    assert_eq!(why(&[annotated]), Some(("annotation", true)));
+    assert_eq!(member_of(|pod| [disrupted, unready].iter().for_each(|it| it(pod))), None);
+}
+
+#[test]
+fn a_node_is_emptied_when_it_is_cordoned_or_about_to_be_removed() {
+    let why = |spec: Value| {
+        let node = json!({"metadata": {"name": "n"}, "spec": spec, "status": {"images": []}});
+        emptied(serde_json::from_value(node).unwrap()).map(|Emptied(reason)| reason.name())
+    };
+    assert_eq!(why(json!({})), None);
+    assert_eq!(why(json!({"taints": [{"key": "gpu", "effect": "NoSchedule"}]})), None);
+    assert_eq!(why(json!({"unschedulable": true})), Some("node_cordoned"));
+    for key in ["ToBeDeletedByClusterAutoscaler", "karpenter.sh/disrupted"] {
+        let taints = json!([{"key": "gpu"}, {"key": key, "effect": "NoSchedule"}]);
+        assert_eq!(why(json!({"taints": taints, "unschedulable": true})), Some("node_removed"));
+    }
+    let member = member_of(|_| ()).unwrap();
+    assert_eq!(member.node(), "n");
+    let leaving = member.leaving(Some(Emptied(crate::pool::Reason::NodeCordoned))).unwrap();
+    assert_eq!((leaving.reason.name(), leaving.serves), ("node_cordoned", true));
+}
+
+#[test]
+fn the_annotation_for_a_drain_is_true_false_or_a_time() {
+    let said = |text: &str| {
+        let member = member_of(|pod| pod["metadata"]["annotations"][DRAIN] = text.into()).unwrap();
+        let until = |leaving: Leaving| leaving.until.map(Timestamp::as_second);
+        (member.leaving(None).map(until), member.misread())
+    };
+    for no in ["false", "", " "] {
+        assert_eq!(said(no), (None, None), "{no:?}");
+    }
+    assert_eq!(said(" true "), (Some(None), None));
+    for time in ["2026-01-01T00:00:10Z", "2026-01-01T02:00:10+02:00"] {
+        assert_eq!(said(time), (Some(Some(1_767_225_610)), None), "{time}");
+    }
+    let (leaving, misread) = said("soon");
+    assert_eq!(leaving, None);
+    assert_eq!(
+        misread.unwrap(),
+        "pod p1: annotation lodesman.dev/drain=\"soon\" is neither true, false nor a time such as 2026-01-31T12:00:00Z"
+    );
+}
+
+// FR-065
 #[test]
 fn active_ports_leave_out_the_other_ports_and_keep_the_ranks() {
     let active = |key: &str, text: &str| {

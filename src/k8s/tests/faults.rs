@@ -21,6 +21,7 @@ async fn with_watch(watch: Answer) -> (Server, super::server::Followed) {
     (server, followed)
 }
 
+// FR-099
 #[tokio::test]
 async fn an_expired_version_leads_to_a_new_list() {
     let inside = json!({"type": "ERROR", "object": status(410, 0)}).to_string();
@@ -153,6 +154,7 @@ async fn events_that_come_twice_or_late_change_nothing() {
     server.follow(|_| ()).until(&["a", "c"]).await;
 }
 
+// FR-099
 #[tokio::test]
 async fn a_delete_that_was_lost_is_found_by_the_next_list() {
     let script = Script {

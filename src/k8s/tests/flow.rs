@@ -10,6 +10,7 @@ use crate::k8s::fault::State;
 use crate::k8s::{Members, Outlets, Settings, Source};
 use crate::pool::Event;
 
+// FR-107
 #[tokio::test]
 async fn a_kind_that_is_not_permitted_or_installed_is_taken_up_when_it_is() {
     for (code, state) in [(403, State::Forbidden), (401, State::Failing), (404, State::Absent)] {
@@ -96,6 +97,7 @@ async fn a_burst_of_pods_is_few_changes_of_the_pool() {
             selector: "app=a".parse().unwrap(),
             ports: "8000".parse().unwrap(),
         },
+        nodes: false,
         retry: Duration::from_secs(30),
     };
     let (events, mut queue) = mpsc::channel(64);

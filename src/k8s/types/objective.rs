@@ -28,6 +28,7 @@ fn saturated<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<i32>, 
 mod tests {
     use super::*;
 
+    // FR-046
     #[test]
     fn a_priority_beyond_the_range_is_the_last_one_in_it() {
         let priority = |text: &str| serde_json::from_str::<ObjectiveSpec>(text).unwrap().priority;

@@ -12,9 +12,20 @@ use serde::{Deserialize, Serialize};
 pub struct Pod {
     /// Name, labels, annotations, deletion.
     pub metadata: ObjectMeta,
+    /// Where it runs.
+    #[serde(default)]
+    pub spec: PodSpec,
     /// How it is.
     #[serde(default)]
     pub status: PodStatus,
+}
+
+/// What is wanted of a pod.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PodSpec {
+    /// The node that it runs on; absent until it has one.
+    pub node_name: Option<String>,
 }
 
 /// The status of a pod.
@@ -50,6 +61,14 @@ pub struct Condition {
     pub kind: String,
     /// `True`, `False` or `Unknown`.
     pub status: String,
+}
+
+impl Pod {
+    /// Whether the condition of this name holds.
+    pub fn has(&self, kind: &str) -> bool {
+        let holds = |condition: &Condition| condition.kind == kind && condition.status == "True";
+        self.status.conditions.iter().any(holds)
+    }
 }
 
 impl Resource for Pod {

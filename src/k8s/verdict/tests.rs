@@ -33,6 +33,7 @@ fn now() -> Time {
     Time("2026-11-30T00:00:00Z".parse().unwrap())
 }
 
+// FR-111
 #[test]
 fn what_is_said_already_is_not_due() {
     let present = json!([condition("Accepted", "True", "Accepted", "in effect")]);

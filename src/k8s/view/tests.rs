@@ -64,6 +64,7 @@ impl Bench {
     }
 }
 
+// FR-112
 #[test]
 fn what_is_missing_is_said_until_pool_and_pods_are_known() {
     let mut bench = Bench::new();
@@ -94,6 +95,7 @@ fn a_new_selector_swaps_the_endpoints_when_its_pods_are_listed() {
     assert_eq!(bench.endpoints, ["10.0.0.3:81"]);
 }
 
+// FR-103
 #[test]
 fn the_endpoints_follow_the_ports_at_once() {
     let mut bench = Bench::new();
@@ -232,6 +234,7 @@ fn a_pool_in_trouble_is_told_of_until_it_is_mended() {
 }
 
 proptest! {
+    // FR-078
     #[test]
     fn every_order_of_events_converges_to_the_same_endpoints(steps in steps()) {
         let mut bench = Bench::new();
@@ -255,4 +258,33 @@ proptest! {
             &["10.0.0.3:80", "10.0.0.3:81", "10.0.0.4:80", "10.0.0.4:81"].map(str::to_owned)
         );
     }
+}
+
+#[test]
+fn pods_leave_with_their_node_unless_most_nodes_are_cordoned() {
+    use Reason::{NodeCordoned, NodeRemoved};
+
+    let on = |name: &str, node: &str| {
+        let pod = json!({"metadata": {"name": name, "uid": name}, "spec": {"nodeName": node},
+                         "status": {"podIP": "10.0.0.1", "conditions": [{"type": "Ready", "status": "True"}]}});
+        let member = convert::member(serde_json::from_value::<Pod>(pod).unwrap()).unwrap();
+        (name.to_owned(), member)
+    };
+    let pods = Listing::of("app=a", [on("1", "n1"), on("2", "n2"), on("3", "n3"), on("4", "")]);
+    let leaving = |nodes: &[(&str, Reason)]| {
+        let mut bench = Bench::new();
+        let item = |(name, reason): &(&str, Reason)| ((*name).to_owned(), Emptied(*reason));
+        bench.view.nodes(&Listing::of("", nodes.iter().map(item)));
+        let pool = pool(Some(Ok(target("app=a", &[80]))));
+        let leaving = bench.see(&pool, &pods).leaving.into_iter();
+        leaving.map(|(uid, why)| format!("{uid} {}", why.reason.name())).collect::<Vec<_>>()
+    };
+    assert_eq!(leaving(&[]), [""; 0]);
+    let two = [("n1", NodeCordoned), ("n2", NodeCordoned)];
+    assert_eq!(leaving(&two), ["1 node_cordoned", "2 node_cordoned"]);
+    let three = [two[0], two[1], ("n3", NodeCordoned)];
+    assert_eq!(leaving(&three), [""; 0], "most of them");
+    let removed = [two[0], two[1], ("n3", NodeRemoved)];
+    assert_eq!(leaving(&removed).len(), 3);
+    assert_eq!(leaving(&["n1", "n2", "n3"].map(|node| (node, NodeRemoved))).len(), 3);
 }

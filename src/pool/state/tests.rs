@@ -100,6 +100,7 @@ fn two_endpoints_at_one_address_are_one() {
     assert_eq!(state.snapshot().ready().len(), 1);
 }
 
+// FR-138
 #[test]
 fn a_pod_that_replaces_one_of_its_name_and_address_begins_cold() {
     let (mut state, now) = (State::new(STALENESS), clock::now());
@@ -135,6 +136,7 @@ fn an_endpoint_is_found_by_its_other_addresses_too_but_not_by_one_that_is_anothe
     assert_eq!(both, [first.slot, second.slot]);
 }
 
+// FR-137
 #[test]
 fn endpoints_beyond_the_number_of_slots_are_left_out() {
     let (mut state, now) = (State::new(STALENESS), clock::now());
@@ -147,8 +149,12 @@ fn endpoints_beyond_the_number_of_slots_are_left_out() {
     assert_eq!(state.apply(event.clone(), now), Change::Members);
     assert_eq!(state.snapshot().ready().len(), 65_536);
     assert_eq!(state.apply(event, now), Change::Nothing);
+    assert_eq!(state.left_out(), 70_000 - 65_536);
+    state.apply(list(&[1]), now);
+    assert_eq!(state.left_out(), 0);
 }
 
+// FR-137
 #[test]
 fn endpoints_that_all_change_at_once_again_and_again_find_slots() {
     let (mut state, now) = (State::new(STALENESS), clock::now());
@@ -315,6 +321,7 @@ proptest! {
         prop_assert_eq!(view(&straight.snapshot(), now), view(&shuffled.snapshot(), now));
     }
 
+    // FR-078
     #[test]
     fn after_any_lists_the_pool_is_the_last_one_and_who_stays_keeps_its_identity(
         lists in prop::collection::vec(prop::collection::vec(any_spec(), 0..20), 1..20),

@@ -94,6 +94,23 @@ fn whatever_changes_the_prompt_leaves_none_of_its_blocks_in_common() {
     }
 }
 
+// FR-060
+#[test]
+fn pictures_tell_prompts_apart_whose_text_is_shorter_than_a_block() {
+    let mut seen = HashSet::new();
+    for n in 1..=100 {
+        let picture = format!(
+            r#"{{"type":"image_url","image_url":{{"url":"https://img.example/{n}.png"}}}}"#
+        );
+        let content = format!(r#"[{{"type":"text","text":"describe"}},{picture}]"#);
+        let body = format!(r#"{{"messages":[{{"role":"user","content":{content}}}]}}"#);
+        let chain = chain(Api::ChatCompletions, &body);
+        assert!(!chain.hashes().is_empty());
+        assert!(chain.hashes().iter().all(|hash| seen.insert(*hash)), "{n}");
+    }
+}
+
+// FR-061
 #[test]
 fn what_is_no_prompt_changes_nothing_and_a_conversation_that_grows_keeps_its_blocks() {
     let long = "long text ".repeat(100);

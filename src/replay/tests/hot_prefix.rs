@@ -41,6 +41,7 @@ fn figures(contender: &Contender) -> (f64, f64, Duration) {
     (most * PODS as f64 / REQUESTS as f64, hits, waits[waits.len() * 99 / 100])
 }
 
+// FR-051
 #[test]
 fn a_prefix_that_most_requests_share_is_found_in_caches_and_overloads_nobody() {
     let (spread, hits, p99) = figures(&Contender::Configured(None));

@@ -48,6 +48,7 @@ fn json(answer: &str) -> Option<Usage> {
     read_cut(Api::ChatCompletions, JSON, answer).0
 }
 
+// FR-022
 #[test]
 fn recorded_stream_gives_usage_and_events() {
     let (found, events) = read_cut(Api::ChatCompletions, SSE, RECORDED);
@@ -137,6 +138,34 @@ fn answers_without_usage_have_none() {
     assert_eq!(other, (None, 0, 0));
 }
 
+// FR-020
+#[test]
+fn the_terminator_in_a_text_is_text() {
+    let answer = "data: {\"choices\":[{\"delta\":{\"content\":\"say data: [DONE] now\"}}]}\n\n\
+        data: {\"choices\":[{\"delta\":{\"content\":\"\\n\\ndata: [DONE]\\n\\n\"}}]}\n\n\
+        data: [DONE] or not\n\ndata: {\"usage\":{\"prompt_tokens\":7,\"completion_tokens\":2}}\n\ndata: [DONE]\n\n";
+    assert_eq!(read_cut(Api::ChatCompletions, SSE, answer), (Some(usage(7, 2, 9, None)), 4));
+}
+
+// FR-025
+#[test]
+fn usage_of_the_wrong_shape_is_absent_and_a_number_in_quotes_is_one() {
+    for absent in [
+        r#""oops""#,
+        "7",
+        "[1]",
+        r#"{"prompt_token_details":0}"#,
+        r#"{"prompt_tokens":-5}"#,
+        r#"{"prompt_tokens":1e300}"#,
+        r#"{"prompt_tokens":{"a":1}}"#,
+        r#"{"prompt_tokens":"many"}"#,
+    ] {
+        assert_eq!(json(&format!(r#"{{"usage":{absent}}}"#)), None, "{absent}");
+    }
+    assert_eq!(json(r#"{"usage":{"prompt_tokens":"1024"}}"#), Some(usage(1024, 0, 1024, None)));
+}
+
+// FR-023
 #[test]
 fn halves_from_several_events_are_merged() {
     let answer = "event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"usage\":{\"input_tokens\":25,\
@@ -211,6 +240,7 @@ fn events_of_any_size_are_read() {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
+    // FR-025
     #[test]
     fn garbage_is_survived(
         lines in prop::collection::vec(prop_oneof![

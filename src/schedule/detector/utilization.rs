@@ -174,6 +174,7 @@ mod tests {
         assert_eq!(fills(raw, &pages, Duration::ZERO, 0), [0.5, 1.0]);
     }
 
+    // FR-079
     #[test]
     fn without_fresh_metrics_what_is_in_flight_counts() {
         let pages = [Some(queue(60.0)), None, Some(Sample::default())];

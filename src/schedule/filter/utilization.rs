@@ -204,6 +204,7 @@ mod tests {
         assert_eq!(kept(json!({"conditions": both, "fallbackOnEmpty": true})), [0, 1]);
     }
 
+    // FR-092
     #[test]
     fn an_unknown_endpoint_is_like_the_median_of_the_known() {
         let [busy, calm] = [9.0, 1.0].map(|second| {

@@ -72,6 +72,7 @@ mod tests {
         counts.iter().zip(shares).map(part).sum()
     }
 
+    // FR-059
     #[test]
     fn the_first_is_drawn_in_proportion_to_its_score() {
         for count in [1, 2] {

@@ -96,6 +96,7 @@ mod tests {
         assert_eq!(settings(json!({})), Settings::default());
     }
 
+    // FR-129
     #[test]
     fn a_block_has_64_tokens_or_more_and_limits_are_counted_in_tokens() {
         let small = settings(json!({"blockSizeTokens": 32, "lruCapacityPerServer": 1000}));

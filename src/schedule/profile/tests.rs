@@ -71,18 +71,20 @@ fn profile(
 ) -> Profile {
     let filters = filters.into_iter().map(|filter| FilterStep {
         name: "f".into(),
+        type_name: "fake-filter",
         empty: Empty::Load,
         filter: filter.into(),
     });
     let scorers = scorers.into_iter().map(|(weight, fake)| ScorerStep {
         name: format!("{fake:?}").into(),
+        type_name: "fake-scorer",
         weight,
         scorer: Arc::new(fake),
     });
     Profile {
         filters: filters.collect(),
         scorers: scorers.collect(),
-        picker: PickerStep { name: "p".into(), picker: Box::new(picker) },
+        picker: PickerStep { name: "p".into(), type_name: "fake-picker", picker: Box::new(picker) },
     }
 }
 
@@ -113,6 +115,7 @@ fn the_highest_weighted_sum_is_picked() {
     assert_eq!((chosen, pass.by_policy, pass.faults.len()), (3, true, 0));
 }
 
+// FR-070
 #[test]
 fn scores_out_of_range_are_clamped_and_nan_is_zero() {
     for fake in [Fake::NotANumber, Fake::Huge] {
@@ -146,6 +149,7 @@ fn filters_that_leave_nothing_say_what_that_means() {
     assert_eq!(pick(&nothing, true, NEVER).unwrap_err(), Refusal::NoneLeft(Empty::Load));
 }
 
+// FR-164
 #[test]
 fn a_late_pass_takes_the_least_loaded_candidate_that_the_filters_allow() {
     let late = profile(

@@ -91,6 +91,7 @@ mod tests {
         assert_eq!(scores(&scorer, &[1, 2, 4]), [1.0, 0.25, 0.0]);
     }
 
+    // FR-070
     #[test]
     fn a_busy_score_out_of_range_is_refused_with_the_range() {
         let error = ActiveRequest { idle_threshold: 0, max_busy_score: 2.0 }.checked().unwrap_err();

@@ -33,10 +33,10 @@ pub(in crate::schedule) const PLUGIN: Plugin = Plugin {
 };
 
 /// What a token of the prompt counts for those that come after it, beside 1 for the request itself. Without it caches fill
-/// with copies that save a little today: the p90 of the conversation trace at load 0.9 is a quarter higher.
+/// with copies that save a little today: the p50 of the conversation trace at load 0.9 is a quarter higher.
 const OTHERS_WEIGHT: f32 = 1.5;
 
-/// Costs are equal within this share of the lowest. A wider band gives away what the costs know: with 5 % the p90 of the
+/// Costs are equal within this share of the lowest. A wider band gives away what the costs know: with 10 % the p90 of the
 /// conversation trace at load 0.9 is 8 % higher.
 const BAND: f32 = 0.01;
 
@@ -47,7 +47,7 @@ const BLIND_BAND: f32 = 0.2;
 const LEAST_BAND: f32 = 0.002;
 
 /// What the mean of all endpoints counts beside what was learnt of one, in prompts: most fleets are of one kind, but with 3
-/// the p99 of a fleet with one pod at half speed is 3 % higher.
+/// the p99 of a fleet with one pod at half speed is 4 % higher.
 const MEAN_WEIGHT: f32 = 1.0;
 
 /// Seconds in which news of others' load loses half of its weight.
@@ -74,6 +74,15 @@ thread_local! {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct ExpectedTtft {}
+
+/// What is the same for all candidates, looked up once.
+#[derive(Clone, Copy)]
+struct Ask<'a> {
+    cx: PickContext<'a>,
+    prompt_tokens: u64,
+    /// None where the model is no adapter.
+    adapter: Option<&'a str>,
+}
 
 /// What is known of one candidate.
 #[derive(Clone, Copy)]
@@ -104,12 +113,13 @@ struct Mean {
 
 impl Scorer for ExpectedTtft {
     fn score(&self, cx: PickContext<'_>, candidates: &[Slot], scores: &mut [f32]) {
+        let ask = Ask::of(cx);
         let band = VIEWS.with_borrow_mut(|views| {
             views.clear();
             views.extend(candidates.iter().map(|&slot| View::of(cx, slot)));
             let mean = Mean::of(views, cx.signals.prefix.heat());
             for ((score, view), &slot) in scores.iter_mut().zip(&*views).zip(candidates) {
-                *score = Cost::of(cx, slot, view, &mean).seconds();
+                *score = Cost::of(ask, slot, view, &mean).seconds();
             }
             mean.band
         });
@@ -121,10 +131,11 @@ impl Scorer for ExpectedTtft {
     }
 
     fn parts(&self, cx: PickContext<'_>, candidates: &[Slot]) -> Vec<Part> {
+        let ask = Ask::of(cx);
         let views: Vec<_> = candidates.iter().map(|&slot| View::of(cx, slot)).collect();
         let mean = Mean::of(&views, cx.signals.prefix.heat());
         let costs = views.iter().zip(candidates);
-        let costs: Vec<_> = costs.map(|(view, &slot)| Cost::of(cx, slot, view, &mean)).collect();
+        let costs: Vec<_> = costs.map(|(view, &slot)| Cost::of(ask, slot, view, &mean)).collect();
         let part = |(name, seconds): Named| Part {
             name,
             values: costs.iter().map(|cost| 1e3 * seconds(cost)).collect(),
@@ -141,7 +152,15 @@ impl Scorer for ExpectedTtft {
     }
 }
 
+impl<'a> Ask<'a> {
+    fn of(cx: PickContext<'a>) -> Self {
+        let adapter = cx.model.filter(|model| cx.snapshot.adapts(model));
+        Self { cx, prompt_tokens: cx.prompt_tokens(), adapter }
+    }
+}
+
 impl View {
+    #[inline]
     fn of(cx: PickContext<'_>, slot: Slot) -> Self {
         let PickContext { snapshot, now, .. } = cx;
         let age = snapshot.scrape_age(slot, now).map(|age| age.as_secs_f32());
@@ -157,23 +176,54 @@ impl View {
 
 impl Mean {
     fn of(views: &[View], heat: u32) -> Self {
+        let mut sum = Sums::default();
+        for view in views {
+            sum.add(view);
+        }
         let heat = heat as f32 / views.len().max(1) as f32;
-        let sum = |value: fn(&View) -> f32| views.iter().map(value).sum::<f32>();
-        let weight = sum(|view| view.ours.speed.weight());
-        let weighed = |value: f32, sum: f32| (sum + value) / (weight + 1.0);
-        let news = sum(|view| f32::from(view.others.is_some())).max(1.0);
-        let waiting = sum(|view| view.others.map_or(0.0, |(waiting, _)| waiting));
-        let running = sum(|view| view.others.map_or(0.0, |(_, running)| running));
-        let ours = sum(|view| view.ours.prompts + view.ours.decoding);
-        let blind = (waiting + running) / (waiting + running + ours).max(1.0);
-        let age = sum(|view| view.age.filter(|_| view.others.is_some()).unwrap_or_default()) / news;
+        let weighed = |value: f32, learnt: f32| (learnt + value) / (sum.weight + 1.0);
+        let news = sum.news.max(1.0);
+        let others = sum.waiting + sum.running;
+        let blind = others / (others + sum.ours).max(1.0);
+        let age = sum.age / news;
         Self {
-            token: weighed(PROMPT_TOKEN_SECONDS, sum(|view| view.ours.speed.tokens_learnt())),
-            prompt: weighed(USUAL_PROMPT, sum(|view| view.ours.speed.prompts_learnt())),
-            others: (waiting / news, running / news),
-            proven: weight > 0.0,
+            token: weighed(PROMPT_TOKEN_SECONDS, sum.token),
+            prompt: weighed(USUAL_PROMPT, sum.prompt),
+            others: (sum.waiting / news, sum.running / news),
+            proven: sum.weight > 0.0,
             spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
+        }
+    }
+}
+
+/// Sums over candidates.
+#[derive(Default)]
+struct Sums {
+    /// Prompts that speeds were learnt from; the terms of the means are weighed by them.
+    weight: f32,
+    token: f32,
+    prompt: f32,
+    /// Requests of ours.
+    ours: f32,
+    /// Candidates whose pages tell of others, and what they tell.
+    news: f32,
+    waiting: f32,
+    running: f32,
+    age: f32,
+}
+
+impl Sums {
+    fn add(&mut self, View { ours, others, age }: &View) {
+        self.weight += ours.speed.weight();
+        self.token += ours.speed.tokens_learnt();
+        self.prompt += ours.speed.prompts_learnt();
+        self.ours += ours.prompts + ours.decoding;
+        if let Some((waiting, running)) = others {
+            self.news += 1.0;
+            self.waiting += waiting;
+            self.running += running;
+            self.age += age.unwrap_or_default();
         }
     }
 }
@@ -195,13 +245,14 @@ impl Cost {
         self.ahead + self.own + self.step + self.load + self.full
     }
 
-    fn of(cx: PickContext<'_>, slot: Slot, view: &View, mean: &Mean) -> Self {
+    #[inline]
+    fn of(ask: Ask<'_>, slot: Slot, view: &View, mean: &Mean) -> Self {
         let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
         let (waiting, running) = view.others.unwrap_or(mean.others);
         let unproven = speed.weight() <= 0.0 && mean.proven;
         let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
-        let prefix = &cx.signals.prefix;
-        let own = Prompt::uncached(cx.prompt_tokens(), prefix.tokens(slot)) as f32;
+        let prefix = &ask.cx.signals.prefix;
+        let own = Prompt::uncached(ask.prompt_tokens, prefix.tokens(slot)) as f32;
         let own = (own - mean.spared * prefix.missing(slot) as f32).max(1.0);
         let step = speed.step(decoding + running);
         let steps = if ahead > 0.0 {
@@ -214,15 +265,16 @@ impl Cost {
             ahead: ahead * token,
             own: own * (token + OTHERS_WEIGHT * mean.token),
             step: step * steps,
-            load: load(cx, slot, speed.load()),
-            full: full(cx, slot),
+            load: load(ask, slot, speed.load()),
+            full: full(ask.cx, slot),
         }
     }
 }
 
 /// Seconds until the adapter is loaded.
-fn load(cx: PickContext<'_>, slot: Slot, load: f32) -> f32 {
-    let Some(adapter) = cx.model.filter(|model| cx.snapshot.adapts(model)) else { return 0.0 };
+#[inline]
+fn load(Ask { cx, adapter, .. }: Ask<'_>, slot: Slot, load: f32) -> f32 {
+    let Some(adapter) = adapter else { return 0.0 };
     match cx.snapshot.standing(slot, adapter, cx.now) {
         Some(Standing::Resident) => 0.0,
         Some(Standing::Room) | None => load,
@@ -232,6 +284,7 @@ fn load(cx: PickContext<'_>, slot: Slot, load: f32) -> f32 {
 }
 
 /// Seconds until there is room in the KV cache.
+#[inline]
 fn full(cx: PickContext<'_>, slot: Slot) -> f32 {
     match cx.snapshot.kv_usage(slot, cx.now) {
         Reading::Fresh(used) => {

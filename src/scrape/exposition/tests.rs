@@ -117,6 +117,7 @@ fn several_engines_are_summed_and_the_fullest_cache_counts() {
     assert_eq!(page(text), sample(5.0, 5.0, 0.75));
 }
 
+// FR-085
 #[test]
 fn the_old_name_counts_only_without_the_new_one() {
     assert_eq!(page("vllm:gpu_cache_usage_perc 0.9\n").kv_usage, Some(0.9));
@@ -179,6 +180,7 @@ fn a_line_too_long_is_skipped_wherever_it_is_cut_and_the_next_is_read() {
     }
 }
 
+// FR-089
 /// The bounds are loose enough for a busy machine: nominally it is 6 µs in a release build.
 #[test]
 #[expect(clippy::disallowed_methods, clippy::print_stdout, reason = "measures")]

@@ -33,6 +33,7 @@ async fn until(bench: &mut Bench, known: impl Fn(&Snapshot) -> bool) -> Snapshot
     timeout(DEADLINE, search).await.expect("known in time")
 }
 
+// FR-098
 #[tokio::test]
 async fn engines_mixed_in_one_pool_are_each_read_in_their_own_dialect() {
     let dialects = ["vllm", "sglang", "trtllm-serve", "triton-tensorrt-llm", "llm-d-sim"];
@@ -50,7 +51,10 @@ async fn engines_mixed_in_one_pool_are_each_read_in_their_own_dialect() {
     let slots: Vec<_> = addresses.iter().map(|&at| bench.endpoint(at).id.slot).collect();
     let pool = until(&mut bench, |pool| {
         slots.iter().zip(dialects).all(|(&slot, model)| {
-            pool.kv_capacity_tokens(slot).is_some() && pool.serves(slot, model) == Some(true)
+            let listed = pool.serves(slot, "other").is_some();
+            pool.kv_capacity_tokens(slot).is_some()
+                && pool.serves(slot, model) == Some(true)
+                && listed
         })
     })
     .await;

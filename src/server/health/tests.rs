@@ -1,3 +1,4 @@
+use hyper_util::service::TowerToHyperService;
 use tonic::Code;
 use tonic::service::Routes;
 use tonic::transport::Channel;
@@ -73,12 +74,12 @@ where
     let (sender, receiver) = watch::channel(STARTING);
     let health = Health::new(receiver, &[Arc::new(Pulse::new())]).await;
     let (address, incoming) = plain_port();
-    let routes = Routes::new(health.service());
+    let routes = TowerToHyperService::new(Routes::new(health.service()));
     let channel = Channel::from_shared(format!("http://{address}")).unwrap().connect_lazy();
     let script =
         tokio::time::timeout(Duration::from_secs(20), script(HealthClient::new(channel), sender));
     tokio::select! {
-        _ = serve_grpc(incoming, routes, Limits::default(), std::future::pending()) => panic!("ended"),
+        () = serve_grpc(incoming, routes, Limits::default(), std::future::pending()) => panic!("ended"),
         ended = script => ended.expect("done in time"),
         () = async { health.follow().await; std::future::pending().await } => {}
     }
@@ -99,6 +100,7 @@ async fn watched(client: &mut HealthClient<Channel>, service: &str, wanted: Wire
     panic!("watch of {service:?} ended before {wanted:?}");
 }
 
+// FR-118
 #[tokio::test]
 async fn every_name_answers_for_what_it_stands_for() {
     with_port(|mut client, readiness| async move {
@@ -120,12 +122,17 @@ async fn every_name_answers_for_what_it_stands_for() {
     .await;
 }
 
+// FR-118
 #[tokio::test]
-async fn an_unknown_name_is_not_found() {
+async fn an_unknown_name_is_not_found_and_who_watches_it_is_told_so() {
     with_port(|mut client, _readiness| async move {
         let refused = client.check(named("anything else")).await.unwrap_err();
         assert_eq!(refused.code(), Code::NotFound);
-        assert_eq!(client.watch(named("x")).await.unwrap_err().code(), Code::NotFound);
+        let mut watch = client.watch(named("x")).await.unwrap().into_inner();
+        let told = watch.message().await.unwrap().map(|told| told.status());
+        assert_eq!(told, Some(Wire::ServiceUnknown));
+        let more = tokio::time::timeout(Duration::from_millis(50), watch.message()).await;
+        assert!(more.is_err(), "the watch goes on: {more:?}");
     })
     .await;
 }

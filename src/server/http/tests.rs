@@ -43,7 +43,7 @@ fn body(answer: &str) -> &str {
 async fn metrics_port(readiness: Readiness) -> Router {
     let (_, receiver) = watch::channel(readiness);
     let health = Health::new(receiver, &[Arc::new(Pulse::new())]).await;
-    metrics_router(|| "up 1\n".to_owned(), health)
+    metrics_router(|| "up 1\n".to_owned(), None, health)
 }
 
 #[tokio::test]
@@ -111,15 +111,16 @@ async fn unknown_paths_are_404_and_wrong_methods_405() {
 fn admin_port() -> Router {
     let level = Arc::new(Mutex::new("info".to_owned()));
     let current = Arc::clone(&level);
-    let write: Arc<SetLevel> = Arc::new(move |new| {
+    let write: Arc<Set> = Arc::new(move |new| {
         if new == "nonsense" {
             return Err("no such level".to_owned());
         }
         new.clone_into(&mut level.lock());
         Ok(())
     });
-    let log_level = LogLevel { read: Arc::new(move || current.lock().clone()), write };
-    admin_router(|| serde_json::json!({"generation": 7}), log_level)
+    let log_level = Setting { read: Arc::new(move || current.lock().clone()), write };
+    json_page("/debug/snapshot", || serde_json::json!({"generation": 7}))
+        .merge(setting_page("/debug/log-level", log_level))
 }
 
 #[tokio::test]

@@ -129,6 +129,7 @@ mod tests {
 
     use super::*;
 
+    // FR-124
     #[test]
     fn a_reason_is_logged_once_a_minute_with_the_number_left_out() {
         let counter = IntCounterVec::new(Opts::new("refused", "help"), &["reason"]).unwrap();

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use hyper_util::service::TowerToHyperService;
 use prometheus::IntCounterVec;
 use rcgen::{CertificateParams, KeyPair};
 use rustls::crypto::ring;
@@ -88,9 +89,9 @@ async fn with_port<F: Future<Output = ()>>(
     let refused = counter("reason");
     let (address, incoming) = port(security, refused.clone());
     let health = Health::new(watch::channel(Readiness::default()).1, &[]).await;
-    let routes = Routes::new(health.service());
+    let routes = TowerToHyperService::new(Routes::new(health.service()));
     tokio::select! {
-        _ = serve_grpc(incoming, routes, Limits::default(), pending()) => panic!("server ended"),
+        () = serve_grpc(incoming, routes, Limits::default(), pending()) => panic!("server ended"),
         ended = timeout(DEADLINE, Box::pin(script(address, refused))) => ended.expect("done in time"),
     }
 }
@@ -123,12 +124,28 @@ async fn the_authority_of_istio_is_served_in_plaintext_and_in_tls() {
     .await;
 }
 
+// FR-123
 #[tokio::test]
 async fn a_client_without_alpn_is_served() {
     let (server, root) = tls();
     with_port(Security::TlsOnly(server), |address, _| async move {
         let stream = connect_tls(address, client_config(root, &[])).await;
         assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, OK);
+    })
+    .await;
+}
+
+// FR-123
+#[tokio::test]
+async fn http2_is_agreed_on_with_who_offers_it_among_others() {
+    let (server, root) = tls();
+    with_port(Security::TlsOnly(server), |address, _| async move {
+        let offers: [&[&[u8]]; 3] = [&[b"h2"], &[b"h2", b"http/1.1"], &[b"http/1.1", b"h2"]];
+        for alpn in offers {
+            let stream = connect_tls(address, client_config(root.clone(), alpn)).await;
+            assert_eq!(stream.get_ref().1.alpn_protocol(), Some(&b"h2"[..]));
+            assert_eq!(RawClient::new(stream).await.call(ORDINARY).await, OK);
+        }
     })
     .await;
 }
@@ -279,7 +296,7 @@ async fn a_shutdown_says_goaway_and_waits_for_open_streams() {
     let (address, incoming) = plain_port();
     let health = Health::new(watch::channel(Readiness::default()).1, &[]).await;
     let (stop, stopped) = oneshot::channel::<()>();
-    let routes = Routes::new(health.service());
+    let routes = TowerToHyperService::new(Routes::new(health.service()));
     let stopped = async { stopped.await.unwrap_or_default() };
     let mut server = std::pin::pin!(serve_grpc(incoming, routes, Limits::default(), stopped));
     let script = async {
@@ -296,10 +313,10 @@ async fn a_shutdown_says_goaway_and_waits_for_open_streams() {
         (client, stream)
     };
     let (mut client, stream) = tokio::select! {
-        _ = &mut server => panic!("the server did not wait for the open stream"),
+        () = &mut server => panic!("the server did not wait for the open stream"),
         ended = timeout(DEADLINE, script) => ended.expect("GOAWAY in time"),
     };
     assert!(TcpStream::connect(address).await.is_err(), "the port is closed");
     client.send(RST_STREAM, 0, stream, &8_u32.to_be_bytes()).await;
-    timeout(DEADLINE, server).await.expect("ends with its last stream").unwrap();
+    timeout(DEADLINE, server).await.expect("ends with its last stream");
 }

@@ -164,3 +164,79 @@ async fn a_new_pair_is_used_and_a_bad_one_keeps_the_old() {
         () = script => {}
     }
 }
+
+/// Authorities with a file of them, and a certificate of each for a client.
+fn authority(file: &Path) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+    let key = KeyPair::generate().unwrap();
+    let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
+    params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+    let authority = params.self_signed(&key).unwrap();
+    fs::write(file, authority.pem()).unwrap();
+    let issuer = rcgen::Issuer::new(params, key);
+    let key = KeyPair::generate().unwrap();
+    let params = CertificateParams::new(vec!["prometheus".to_owned()]).unwrap();
+    let certificate = params.signed_by(&key, &issuer).unwrap();
+    (vec![certificate.der().clone()], key.into())
+}
+
+#[tokio::test(start_paused = true)]
+async fn clients_need_a_certificate_of_an_authority_which_may_change() {
+    let directory = TempDir::new().unwrap();
+    let root = write_pair(directory.path());
+    let file = directory.path().join("clients.pem");
+    let known = authority(&file);
+    let settings = TlsSettings {
+        directory: Some(directory.path().to_owned()),
+        clients: Some(file.clone()),
+        alpn: Alpn::Http1,
+        ..TlsSettings::default()
+    };
+    let tls = Tls::new(&settings).unwrap();
+    let server = tls.config();
+    assert_eq!(server.alpn_protocols, [b"http/1.1".to_vec()]);
+    let accepts = |of: Option<&(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>| {
+        let mut roots = RootCertStore::empty();
+        roots.add(root.clone()).unwrap();
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_protocol_versions(MinVersion::Tls12.versions())
+            .unwrap()
+            .with_root_certificates(roots);
+        let config = match of {
+            Some((chain, key)) => {
+                config.with_client_auth_cert(chain.clone(), key.clone_key()).unwrap()
+            }
+            None => config.with_no_client_auth(),
+        };
+        handshake(Arc::clone(&server), config, "localhost").is_ok()
+    };
+    let stranger = authority(&directory.path().join("elsewhere.pem"));
+    assert!(accepts(Some(&known)) && !accepts(Some(&stranger)) && !accepts(None));
+    let reloads = reloads();
+    let script = async {
+        let another = authority(&file);
+        eventually("new authority in use", || accepts(Some(&another))).await;
+        assert!(!accepts(Some(&known)));
+        fs::write(&file, "nonsense").unwrap();
+        let failed = || reloads.with_label_values(&["error"]).get() == 1;
+        eventually("bad file counted", failed).await;
+        assert!(accepts(Some(&another)) && !accepts(None));
+    };
+    tokio::select! {
+        () = tls.follow(reloads.clone()) => panic!("stopped following"),
+        () = script => {}
+    }
+}
+
+#[test]
+fn a_file_without_authorities_stops_the_start() {
+    let directory = TempDir::new().unwrap();
+    write_pair(directory.path());
+    let file = directory.path().join("clients.pem");
+    fs::write(&file, "nothing").unwrap();
+    let settings = TlsSettings {
+        directory: Some(directory.path().to_owned()),
+        clients: Some(file),
+        ..TlsSettings::default()
+    };
+    assert!(matches!(Tls::new(&settings), Err(TlsError::Pem("client authority", _))));
+}

@@ -111,6 +111,9 @@ async fn the_metrics_page_freezes_hangs_breaks_and_never_ends() {
     sim.order(0, object!({"kind": "none"})).await;
     sim.until("vllm:generation_tokens_total", 16.0).await;
 
+    sim.order(0, object!({"kind": "metrics-error-500"})).await;
+    assert_eq!(sim.get(0, "/metrics").await.status(), 500);
+
     sim.order(0, object!({"kind": "metrics-garbage"})).await;
     let garbage = sim.get(0, "/metrics").await.bytes().await.unwrap();
     assert!(std::str::from_utf8(&garbage).is_err());

@@ -13,9 +13,16 @@
 {{- if not (or $pool.create $pool.name $standalone) }}
 {{- fail "pool.name is empty: with pool.create=false give the name of the InferencePool that is there" }}
 {{- end }}
+{{- if and $standalone .Values.gateway.metadataNamespace }}
+{{- fail "gateway.metadataNamespace is given: the Envoy of standalone takes lodesman, leave it empty" }}
+{{- end }}
 {{- if and (eq .Values.gateway.kind "envoy-gateway") (gt (len $pool.targetPorts) 1) }}
 {{- fail "pool.targetPorts has several ports: a route of Envoy Gateway leads to one; make a release for each, or use standalone" }}
 {{- end }}
+{{- end }}
+
+{{- define "lodesman.metadataNamespace" -}}
+{{ .Values.gateway.metadataNamespace | default (ternary "envoy.lb" "lodesman" (eq .Values.gateway.kind "istio")) }}
 {{- end }}
 
 {{- define "lodesman.image" -}}

@@ -73,6 +73,7 @@ vllm:cache_config_info{block_size="16",engine="0",num_gpu_blocks="100"} 1.0
 vllm:cache_config_info{block_size="16",engine="1",num_gpu_blocks="120"} 1.0
 "#;
 
+// FR-098
 #[test]
 fn every_engine_is_recognized_by_its_page() {
     let llama = Some(Arc::new(names(["llama"])));
@@ -130,6 +131,7 @@ fn of_adapters_the_newest_series_counts_wherever_it_stands() {
     assert_eq!(page(&bare).adapters.as_deref(), Some(&Adapters::default()));
 }
 
+// FR-089
 #[test]
 fn names_are_allocated_only_when_they_change() {
     let dialects = Dialects::new(&Engines::default());
