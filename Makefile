@@ -73,7 +73,9 @@ e2e-vllm: ## compare round robin with Lodesman on two real vLLM servers, without
 fuzz: ## coverage-guided fuzzing, SECONDS_EACH (60) for each target; needs a nightly toolchain, installs cargo-fuzz
 	@$(CARGO) fuzz --version > /dev/null 2>&1 || $(CARGO) install --quiet --locked cargo-fuzz
 	@cd fuzz && targets=$$($(CARGO) +nightly fuzz list) && for target in $$targets; do \
-	  $(CARGO) +nightly fuzz run $$target -- -max_total_time=$${SECONDS_EACH:-60} || exit 1; done
+	  mkdir -p corpus/$$target && \
+	  $(CARGO) +nightly fuzz run $$target corpus/$$target ../tests/fuzz/corpus/$$target -- \
+	    -max_total_time=$${SECONDS_EACH:-60} || exit 1; done
 
 faults: ## play the faults of docs/robustness.md, TIMES (1) times in a row, beside BESIDE (0) compilers
 	@scripts/envoy.sh > /dev/null

@@ -14,7 +14,7 @@ trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$work"' EXIT
 tests=(--package lodesman --test envoy --test grpc --test kube --test reload --test scenarios)
 "$cargo" test --quiet "${tests[@]}" --no-run
 
-busy() { while :; do "$cargo" rustc --quiet --package lodesman --lib --target-dir "$work/target-$1" -- --emit=metadata || true; rm -rf "$work/target-$1"; done; }
+busy() { while :; do "$cargo" rustc --quiet --jobs 1 --package lodesman --lib --target-dir "$work/target-$1" -- --emit=metadata || true; rm -rf "$work/target-$1"; done; }
 for ((at = 0; at < ${BESIDE:-0}; at++)); do busy "$at" > /dev/null 2>&1 & done
 
 failed=0

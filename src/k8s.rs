@@ -22,6 +22,7 @@ use crate::pool::Event;
 use crate::pool::readiness::Readiness;
 
 pub use self::client::{Access, AccessError};
+pub use self::convert::endpoints_of_pod;
 pub use self::gauges::Watches;
 pub use self::reviews::{Judged, Reviews};
 

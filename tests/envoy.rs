@@ -16,6 +16,7 @@ mod envoy {
     mod engines;
     mod failures;
     mod faults;
+    mod hostile;
     mod istio;
     mod keda;
     mod limiter;

@@ -13,6 +13,7 @@
 //! - [`chat`] lets clients chat without pause;
 //! - [`client`] is an HTTP client that can send and read piece by piece;
 //! - `otlp` receives traces;
+//! - `relay` passes connections on and cuts them;
 //! - [`eventually`] waits for a condition with a deadline.
 
 #[cfg(feature = "load")]
@@ -40,6 +41,8 @@ pub mod percentile;
 #[cfg(feature = "load")]
 pub mod plain;
 pub mod process;
+#[cfg(feature = "kube")]
+pub mod relay;
 #[cfg(feature = "kube")]
 pub mod scenarios;
 pub mod screenshots;

@@ -157,6 +157,15 @@ pub(crate) fn beside(name: &str) -> Result<PathBuf> {
 
 /// Name and address from a log line that says that a listener is open.
 fn listening(line: &str) -> Option<(String, SocketAddr)> {
+    if let Some((_, fields)) = line.split_once(": listening ") {
+        let text = |name: &str| {
+            fields.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='))
+        };
+        return Some((
+            text("listener")?.trim_matches('"').to_owned(),
+            text("address")?.parse().ok()?,
+        ));
+    }
     let line: Value = serde_json::from_str(line).ok()?;
     let fields = line.get("fields").unwrap_or(&line);
     let text = |name: &str| fields.get(name).and_then(Value::as_str);
@@ -169,11 +178,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn address_is_read_from_flat_and_nested_log_lines() {
+    fn address_is_read_from_log_lines_of_each_form() {
         let expected = Some(("health".to_owned(), "127.0.0.1:41234".parse().unwrap()));
         let fields = r#""message":"listening","listener":"health","address":"127.0.0.1:41234""#;
         assert_eq!(listening(&format!("{{{fields}}}")), expected);
         assert_eq!(listening(&format!(r#"{{"level":"INFO","fields":{{{fields}}}}}"#)), expected);
+        let text = r#"2026-01-31T12:00:00Z  INFO lodesman::cli: listening listener="health" address=127.0.0.1:41234"#;
+        assert_eq!(listening(text), expected);
         assert_eq!(listening("INFO listening"), None);
     }
 }

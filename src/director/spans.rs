@@ -24,6 +24,11 @@ struct Spans<'a> {
 }
 
 impl Notes {
+    /// About what they take of memory.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes()
+    }
+
     /// The spans of the decision below `parent`; the first is that of all of it.
     pub fn spans(&self, parent: u64, ids: &mut Ids) -> Vec<Span> {
         let (record, id) = (&*self.0, ids.draw());

@@ -34,8 +34,8 @@ pub(in crate::extproc) struct Account {
     queued: Duration,
     /// The code of its error, if it had one.
     error: Option<&'static str>,
-    /// What a request that was refused asked for.
-    refused: Option<Box<str>>,
+    /// What a request that was refused asked for: the client's name for the model, and ours.
+    refused: Option<(Box<str>, Box<str>)>,
 }
 
 /// How a request ended.
@@ -57,6 +57,8 @@ pub struct Ending {
     pub(in crate::extproc) endpoint: Option<Arc<Endpoint>>,
     /// What was asked for.
     pub(in crate::extproc) model: Option<Box<str>>,
+    /// What the client of a request that was refused named.
+    pub(in crate::extproc) named: Option<Box<str>>,
     /// Whether that is an adapter.
     pub(in crate::extproc) adapter: bool,
     /// Events of the answer's stream that passed.
@@ -270,7 +272,8 @@ impl Account {
         if self.ended.is_none() {
             self.series(who).error(code);
             (self.ended, self.error) = (Some(outcome), Some(code));
-            self.refused = who.target.map(Into::into);
+            self.refused =
+                who.model.zip(who.target).map(|(model, target)| (model.into(), target.into()));
         }
     }
 
@@ -402,6 +405,7 @@ impl Account {
         let adapter = placed.as_ref().is_some_and(|placed| placed.in_flight.adapts());
         let (endpoint, target) = placed.map(|it| (it.endpoint, it.target)).unzip();
         let Answer { status, first_token, events, .. } = self.answer;
+        let (named, refused) = self.refused.take().unzip();
         Some(Ending {
             received,
             at: now,
@@ -410,7 +414,8 @@ impl Account {
             status,
             first_token,
             endpoint,
-            model: target.flatten().or_else(|| self.refused.take()),
+            model: target.flatten().or(refused),
+            named,
             adapter,
             events,
         })

@@ -269,4 +269,37 @@ mod tests {
         let immediate = told(&Refusal::BudgetSpent, Dialect::Grpc);
         assert_eq!((immediate.grpc_status.unwrap().status, immediate.body.len()), (8, 0));
     }
+
+    #[test]
+    fn the_page_of_refusals_has_each_with_its_status_header_and_code() {
+        let page = include_str!("../../docs/gateway-policies.md");
+        let of = [
+            Rejection::NotSynced,
+            Rejection::NoEndpoints,
+            Rejection::NoneAllowed,
+            Rejection::Saturated,
+            Rejection::Shed,
+            Rejection::NoProfile,
+        ];
+        let second = Duration::from_secs(1);
+        let others = [
+            Refusal::Unheld(Unheld::Full, second),
+            Refusal::Unheld(Unheld::TooLong, second),
+            Refusal::Stopping,
+            Refusal::NoModel,
+            Refusal::NoParser,
+            Refusal::TooLarge(1),
+            Refusal::BudgetSpent,
+            Refusal::Stalled,
+        ];
+        for refusal in of.into_iter().map(Refusal::Rejected).chain(others) {
+            let Terms { status, reason, code, details, .. } = refusal.terms();
+            let begin = format!("| {status} |");
+            let header = format!("| {} |", reason.map_or(String::new(), |it| format!("`{it}`")));
+            let row = page.lines().find(|line| line.contains(&format!("`lodesman_{details}`")));
+            let row = row.expect(details).replace("| | `", "|  | `");
+            assert!(row.starts_with(&begin) && row.contains(&header), "{row}");
+            assert!(row.ends_with(&format!("`{code}` |")), "{row}");
+        }
+    }
 }

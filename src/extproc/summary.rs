@@ -19,7 +19,7 @@ pub struct Summary {
     pub api: &'static str,
     /// The model that its client named; at most 256 bytes of the name.
     pub model: Option<String>,
-    /// The model that the server was asked for; as long.
+    /// The model that the server was asked for; as long, and none where there is no server.
     pub served_model: Option<String>,
     /// How urgent it was.
     pub priority: i32,
@@ -67,12 +67,13 @@ impl Exchange {
             return None;
         }
         let name = |name: &str| shown(name).to_owned();
-        let served_model = ending.model.as_deref().map(name);
+        let served = ending.model.as_deref().filter(|_| ending.endpoint.is_some()).map(name);
+        let named = self.answer.client_model().or(ending.named.as_deref()).map(name);
         Some(Summary {
             request_id: String::from_utf8_lossy(&self.request_id()).into_owned(),
             api: self.api.map_or("unknown", Api::name),
-            model: self.answer.client_model().map(name).or_else(|| served_model.clone()),
-            served_model,
+            model: named.or_else(|| served.clone()),
+            served_model: served,
             priority: self.priority,
             endpoint: ending.endpoint.clone(),
             outcome: ending.outcome,

@@ -114,6 +114,11 @@ impl Exchange {
 }
 
 impl Traced {
+    /// About what it takes of memory.
+    pub fn bytes(&self) -> usize {
+        size_of::<Self>() + self.tracked.notes.as_ref().map_or(0, Notes::bytes)
+    }
+
     /// Its spans.
     pub fn tree(self) -> Tree {
         let Self { tracked, context, summary } = self;

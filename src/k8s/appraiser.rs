@@ -88,9 +88,7 @@ impl Appraiser {
             }
             let outcome = timeout(ANSWER, self.write(&worth)).await;
             let outcome = outcome.unwrap_or_else(|_| Err(Fault::silent(ANSWER)));
-            let of_all = outcome
-                .as_ref()
-                .is_err_and(|fault| matches!(fault.state, State::Forbidden | State::Unreachable));
+            let of_all = outcome.as_ref().is_err_and(Fault::of_all);
             if outcome.is_ok() {
                 self.written.insert(worth.uid, worth.cost);
             }
@@ -182,13 +180,13 @@ mod tests {
     async fn a_refusal_ends_the_sweep_and_the_next_one_tries_again() {
         let server = Server::default();
         pods(&server, &["a", "b"]);
-        server.set(Ordered::Refuses(StatusCode::FORBIDDEN));
         let mut appraiser = appraiser(&server, Leader::Us);
-        for _ in 0..2 {
+        for code in [StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS] {
+            server.set(Ordered::Refuses(code));
             appraiser.sweep(vec![worth("a", 9), worth("b", 1)]).await;
             assert_eq!(asked(&server).len(), 1);
         }
-        assert_eq!(appraiser.metrics.deletion_costs.with_label_values(&["forbidden"]).get(), 2);
+        assert_eq!(appraiser.metrics.deletion_costs.with_label_values(&["forbidden"]).get(), 1);
         server.set(Ordered::None);
         appraiser.sweep(vec![worth("a", 9), worth("b", 1)]).await;
         assert_eq!(asked(&server).len(), 2);

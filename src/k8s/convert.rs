@@ -236,6 +236,13 @@ pub(super) fn endpoints<'a>(
     endpoints
 }
 
+/// The endpoints of one pod of a pool with these ports, and whether it is to drain by what it says itself.
+pub fn endpoints_of_pod(pod: Pod, ports: &TargetPorts) -> (Vec<EndpointSpec>, bool) {
+    let member = member(pod);
+    let drains = member.as_ref().is_some_and(|member| member.leaving(None).is_some());
+    (endpoints(member.iter(), ports), drains)
+}
+
 impl Member {
     /// Tells when no target port serves although the annotation is not empty, which would be meant.
     pub(super) fn idle(&self, ports: &TargetPorts) -> Option<Idle<'_>> {

@@ -80,6 +80,12 @@ impl Fault {
         Self { state: State::Failing, reason: "malformed", text: text.into(), wait: Duration::ZERO }
     }
 
+    /// Whether it concerns all objects of a kind, and not the one that was asked for.
+    pub(super) fn of_all(&self) -> bool {
+        matches!(self.state, State::Forbidden | State::Unreachable)
+            || matches!(self.reason, "throttled" | "server_error" | "unauthorized")
+    }
+
     /// The API server refused.
     pub(super) fn refused(status: &Status) -> Self {
         let (state, reason) = match status.code {

@@ -73,7 +73,10 @@ impl ScaleMetrics {
                 "knee_requests_per_second",
                 "Requests a second that one replica can bear, by what was learnt of its speed.",
             )?,
-            ready: gauge("ready_endpoints", "Endpoints that take requests.")?,
+            ready: gauge(
+                "ready_endpoints",
+                "Endpoints that do not drain; those that are quarantined are among them.",
+            )?,
             draining: gauge(
                 "draining_endpoints",
                 "Endpoints that end what they have and take no more.",

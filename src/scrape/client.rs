@@ -81,6 +81,21 @@ impl Client {
     }
 }
 
+/// The body of an answer, which may have so many bytes.
+pub(in crate::scrape) async fn whole(
+    mut response: reqwest::Response,
+    longest: usize,
+) -> Result<Vec<u8>, ScrapeError> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(ScrapeError::Broken)? {
+        if body.len() + chunk.len() > longest {
+            return Err(ScrapeError::TooLong);
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(body)
+}
+
 /// A client that keeps a connection per endpoint, follows no redirect and asks no proxy.
 fn http(page: &Page) -> Result<reqwest::Client, ClientError> {
     let identity = http::HeaderValue::from_static("identity");

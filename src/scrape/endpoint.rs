@@ -7,7 +7,7 @@ use reqwest::Url;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use crate::pool::{Endpoint, Event, Models, Sample};
-use crate::scrape::client::Client;
+use crate::scrape::client::{Client, whole};
 use crate::scrape::counters::ScrapeError;
 use crate::scrape::dialect::Choice;
 use crate::scrape::exposition::Scan;
@@ -16,13 +16,13 @@ use crate::scrape::probe::Model;
 use crate::scrape::{Scraper, models};
 
 /// A page takes at most this long, as in the reference: a busy Python server needs hundreds of milliseconds.
-const TIME_OUT: Duration = Duration::from_secs(1);
+pub(in crate::scrape) const TIME_OUT: Duration = Duration::from_secs(1);
 
 /// So many failures in a row are a change of state and no accident.
 const UNREACHABLE_AFTER: u32 = 3;
 
 /// The longest page. That of a vLLM server has 50 kB; the reference sets 8 MiB where it sets a limit.
-const LONGEST_PAGE: usize = 8 << 20;
+pub(in crate::scrape) const LONGEST_PAGE: usize = 8 << 20;
 
 /// Reads one endpoint.
 #[derive(Debug)]
@@ -210,13 +210,6 @@ async fn lists(scraper: &Scraper, endpoint: &Endpoint, model: &Model) {
 }
 
 async fn list(client: &Client, url: &Url) -> Result<Models, ScrapeError> {
-    let mut response = client.ask(url).await?;
-    let mut text = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(ScrapeError::Broken)? {
-        if text.len() + chunk.len() > models::LONGEST_LIST {
-            return Err(ScrapeError::TooLong);
-        }
-        text.extend_from_slice(&chunk);
-    }
+    let text = whole(client.ask(url).await?, models::LONGEST_LIST).await?;
     models::read(&text).ok_or(ScrapeError::NothingKnown)
 }

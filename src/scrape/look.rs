@@ -1,25 +1,19 @@
 //! One look at a metrics page, for a person who wants to know what is on it.
 
 use std::net::SocketAddr;
-use std::time::Duration;
 
 use tokio::time::timeout;
 
 use crate::config::Sources;
 
-use super::client::{Client, ClientError};
+use super::client::{Client, ClientError, whole};
 use super::counters::ScrapeError;
 use super::dialect::Dialects;
+use super::endpoint::{LONGEST_PAGE, TIME_OUT};
 use super::exposition::Scan;
 
 /// Where the page is unless it is configured.
 const PATH: &str = "/metrics";
-
-/// The time for a page, as the scraper allows.
-const PATIENCE: Duration = Duration::from_secs(1);
-
-/// The longest page, in bytes.
-const LONGEST: usize = 8 << 20;
 
 /// The series in which vLLM tells how its cache is configured, and the label that says that it keeps no prefixes.
 const CACHE: &str = "vllm:cache_config_info{";
@@ -74,21 +68,15 @@ impl Looker {
     /// When there is none within a second: why, in words.
     pub async fn look(&self, address: SocketAddr) -> Result<Looked, String> {
         let url = self.client.url(address).ok_or_else(|| format!("{address} is no address"))?;
-        let read = timeout(PATIENCE, self.read(&url)).await;
+        let read = timeout(TIME_OUT, self.read(&url)).await;
         read.unwrap_or(Err(ScrapeError::TimedOut)).map_err(|error| error.chain())
     }
 
     async fn read(&self, url: &reqwest::Url) -> Result<Looked, ScrapeError> {
-        let mut response = self.client.ask(url).await?;
+        let response = self.client.ask(url).await?;
         let date = response.headers().get("date").and_then(|date| date.to_str().ok());
         let date = date.map(str::to_owned);
-        let mut text = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(ScrapeError::Broken)? {
-            if text.len() + chunk.len() > LONGEST {
-                return Err(ScrapeError::TooLong);
-            }
-            text.extend_from_slice(&chunk);
-        }
+        let text = whole(response, LONGEST_PAGE).await?;
         Ok(Looked { text: String::from_utf8_lossy(&text).into_owned(), date })
     }
 

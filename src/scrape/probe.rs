@@ -17,7 +17,8 @@ use tokio::time::{sleep, timeout};
 
 use crate::config::sources::Page;
 use crate::pool::{Endpoint, Live, Names};
-use crate::scrape::client::{Client, ClientError};
+use crate::scrape::client::{Client, ClientError, whole};
+use crate::scrape::counters::ScrapeError;
 use crate::scrape::pace::{LONGEST_REST, back_off};
 
 /// Longest wait for the token. Two in a row and the interval before them are less than 15 s.
@@ -149,7 +150,7 @@ impl Prober {
 
     async fn ask(&self, url: &Url, model: &str) -> Found {
         let body = json!({"model": model, "prompt": "1", "max_tokens": 1, "temperature": 0});
-        let Ok(mut response) = self.client.post(url, body.to_string()).await else {
+        let Ok(response) = self.client.post(url, body.to_string()).await else {
             return Found::Failed;
         };
         match response.status().as_u16() {
@@ -158,15 +159,11 @@ impl Prober {
             500.. => return Found::Failed,
             _ => return Found::Declined,
         }
-        let mut text = Vec::new();
-        while text.len() <= LONGEST_ANSWER {
-            match response.chunk().await {
-                Ok(Some(chunk)) => text.extend_from_slice(&chunk),
-                Ok(None) => break,
-                Err(_) => return Found::Failed,
-            }
+        match whole(response, LONGEST_ANSWER).await {
+            Ok(text) if is_completion(&text) => Found::Token,
+            Ok(_) | Err(ScrapeError::TooLong) => Found::Declined,
+            Err(_) => Found::Failed,
         }
-        if is_completion(&text) { Found::Token } else { Found::Declined }
     }
 }
 

@@ -127,6 +127,9 @@ impl<C: Connection> Future for Driver<C> {
 
 /// Wakes the task of a connection, but not while that is at work and will look again anyway: the runtime would wake another
 /// thread for it, which costs more than an answer to a message.
+///
+/// Who rings writes `rung` and reads `heard`; who is about to rest writes `heard` and reads `rung`. In one order of all four
+/// (`SeqCst`) at least one of them sees the other; in weaker ones a ring could be lost.
 #[derive(Debug, Default)]
 struct Bell {
     outside: AtomicWaker,

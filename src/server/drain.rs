@@ -30,7 +30,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(5);
 /// A wait without a time-out: a little less than what a wait at the end of a pod may take by default.
 const USUAL_WAIT: Duration = Duration::from_secs(25);
 
-/// A drain that was begun by a wait holds for so long after it, so that one that leads to nothing does not leave a server
+/// A drain that was begun by a wait holds for so long after its time-out, so that one that leads to nothing does not leave a server
 /// idle for ever.
 const AFTER_WAIT: Duration = Duration::from_mins(5);
 
@@ -115,7 +115,10 @@ impl Drains {
         let ids = self.named(name)?;
         let begun = clock::now();
         let until = begun.checked_add(timeout + AFTER_WAIT);
-        let stays = |id: &EndpointId| self.phase(*id) != Some(Phase::Draining);
+        // A wait that came before holds for less long than this one.
+        let stays = |id: &EndpointId| {
+            self.phase(*id) != Some(Phase::Draining) || self.reason(*id) == Some(Reason::Awaited)
+        };
         let awaited = Drain { reason: Reason::Awaited, until, ..Drain::ordered() };
         let new: Vec<_> = ids.iter().copied().filter(stays).collect();
         self.send(&new, Some(awaited)).await;

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 
-use crate::director::{Decision, Director, Rejection};
+use crate::director::{Decision, Director, Rejection, shown};
 use crate::extproc::{End, Ending, Exchange, Next, Settings};
 use crate::metrics::Metrics;
 use crate::recording::Recorder;
@@ -169,7 +169,7 @@ impl Picking {
             log.write(&summary);
         }
         if let (Some(tracer), Some(traced)) = (&self.tracer, self.exchange.traced(summary)) {
-            tracer.trace(move || traced.tree());
+            tracer.trace(traced.bytes(), move || traced.tree());
         }
     }
 
@@ -214,6 +214,6 @@ fn report(outcome: &Result<Decision, Rejection>, said: &Said) {
 /// Logs where a request goes.
 fn placed(request_id: &[u8], model: Option<&str>, decision: &Decision) {
     let endpoint = decision.endpoints.first().map(|endpoint| endpoint.spec.name.as_str());
-    let request_id = String::from_utf8_lossy(request_id);
+    let (request_id, model) = (String::from_utf8_lossy(request_id), model.map(shown));
     tracing::debug!(%request_id, model, endpoint, rung = decision.rung.name(), "request placed");
 }

@@ -12,6 +12,9 @@ use crate::units::{BadSampling, Sampling};
 /// Lines of one second; further requests of it are counted alone.
 const MOST: u32 = 100;
 
+/// Whose lines they are.
+const TARGET: &str = "lodesman::requests";
+
 /// For how long that many lines may be written.
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -55,7 +58,8 @@ impl RequestLog {
 
     /// Whether a request is to be told of.
     pub fn wants(&self, failed: bool) -> bool {
-        self.sampling().includes(failed, fastrand::f32)
+        tracing::enabled!(target: TARGET, tracing::Level::INFO)
+            && self.sampling().includes(failed, fastrand::f32)
     }
 
     /// Writes the line of a request, unless the second has had its lines.
@@ -92,7 +96,7 @@ fn line(summary: &Summary) {
     let spent = &summary.spent;
     let reported = spent.prompt.1 == Source::Reported;
     tracing::info!(
-        target: "lodesman::requests",
+        target: TARGET,
         request_id,
         api,
         model,

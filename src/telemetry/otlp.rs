@@ -20,20 +20,6 @@ use crate::wire::otlp::{ExportTraceServiceRequest, Resource, ResourceSpans, Span
 use self::encode::Times;
 
 mod encode;
-/// Adds the requests that come, until there are enough spans for a batch.
-async fn gather(
-    requests: &mut mpsc::Receiver<Making>,
-    times: &Times,
-    (spans, count): &mut (Vec<Span>, u64),
-) {
-    while spans.len() < BATCH
-        && let Some(next) = requests.recv().await
-    {
-        spans.extend(times.encode(next.make()));
-        *count += 1;
-    }
-}
-
 #[cfg(test)]
 mod tests;
 
@@ -45,6 +31,9 @@ const GATHER: Duration = Duration::from_secs(1);
 
 /// Time to connect.
 const CONNECT: Duration = Duration::from_secs(5);
+
+/// Between two pings to a receiver that is to be known to live, and for the answer to one.
+const PINGS: Duration = Duration::from_secs(20);
 
 /// Reads the clocks.
 #[derive(Clone, Copy, Debug)]
@@ -163,10 +152,26 @@ impl Exporter {
     }
 }
 
+/// Adds the requests that come, until there are enough spans for a batch.
+async fn gather(
+    requests: &mut mpsc::Receiver<Making>,
+    times: &Times,
+    (spans, count): &mut (Vec<Span>, u64),
+) {
+    while spans.len() < BATCH
+        && let Some(next) = requests.recv().await
+    {
+        spans.extend(times.encode(next.make()));
+        *count += 1;
+    }
+}
+
 fn endpoint(traces: &Traces) -> Result<Endpoint, ExporterError> {
     let failed = |error| ExporterError::Endpoint(traces.endpoint.clone(), error);
     let endpoint = Endpoint::from_shared(traces.endpoint.clone()).map_err(failed)?;
     let endpoint = endpoint.connect_timeout(CONNECT);
+    // A connection that died in silence would be held on to for a quarter of an hour.
+    let endpoint = endpoint.http2_keep_alive_interval(PINGS).keep_alive_timeout(PINGS);
     if !traces.endpoint.starts_with("https:") {
         return Ok(endpoint);
     }

@@ -13,6 +13,7 @@ mod overload;
 mod pages;
 mod pickers;
 mod servers;
+mod storms;
 
 /// Clients that ask without pause.
 const CLIENTS: usize = 4;

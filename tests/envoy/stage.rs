@@ -193,8 +193,17 @@ pub(super) async fn at_rest(picker: &Lodesman) {
 
 /// The resident memory of a picker in KiB.
 pub(super) fn memory(picker: &Lodesman) -> usize {
+    kibibytes(picker, "VmRSS:")
+}
+
+/// The most resident memory that a picker has had in KiB.
+pub(super) fn most_memory(picker: &Lodesman) -> usize {
+    kibibytes(picker, "VmHWM:")
+}
+
+fn kibibytes(picker: &Lodesman, key: &str) -> usize {
     let status = fs::read_to_string(format!("/proc/{}/status", picker.process.id())).unwrap();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(key)).unwrap();
     line.trim().trim_end_matches(" kB").parse().unwrap()
 }
 

@@ -7,7 +7,7 @@ use anyhow::ensure;
 use http::Request;
 use lodesman_e2e::client::Answer;
 use lodesman_e2e::otlp::{Received, Receiver};
-use lodesman_e2e::{Body, Client, Envoy, Lodesman, eventually, free_address};
+use lodesman_e2e::{Body, Client, Envoy, Lodesman, eventually};
 use serde_json::{Value, json};
 
 use super::stage::{
@@ -226,7 +226,10 @@ async fn a_sampled_request_is_traced_and_its_context_reaches_the_server() {
 #[tokio::test]
 async fn a_receiver_that_is_not_there_disturbs_nobody() {
     let fleet = fleet(1, "--time-scale 50").await;
-    let picker = traced(&fleet.servers, free_address().unwrap()).await;
+    // Bound for the test, and nobody listens.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let picker = traced(&fleet.servers, socket.local_addr().unwrap()).await;
     let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
     let parent = format!("00-{TRACE}-{SPAN}-01");
     let answer = ask(envoy.client(), chat(3, false).to_string(), Some(&parent)).await;

@@ -38,6 +38,15 @@ impl Echo {
 
     /// A server with this metrics page.
     pub(super) async fn with_page(page: fn() -> Response<Body>) -> Self {
+        Self::of(page, None).await
+    }
+
+    /// A server that sends nothing back but says this to everything.
+    pub(super) async fn saying(answer: fn() -> Response<Body>) -> Self {
+        Self::of(Response::default, Some(answer)).await
+    }
+
+    async fn of(page: fn() -> Response<Body>, said: Option<fn() -> Response<Body>>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (sender, seen) = watch::channel(Vec::new());
@@ -45,7 +54,7 @@ impl Echo {
         task.spawn(async move {
             let mut connections = JoinSet::new();
             while let Ok((stream, _)) = listener.accept().await {
-                connections.spawn(serve(stream, page, sender.clone()));
+                connections.spawn(serve(stream, (page, said), sender.clone()));
             }
         });
         Self { address, seen, _task: task }
@@ -69,8 +78,11 @@ impl Seen {
     }
 }
 
-async fn serve(stream: TcpStream, page: fn() -> Response<Body>, seen: watch::Sender<Vec<Seen>>) {
-    let answer = service_fn(|request| answer(request, page, seen.clone()));
+/// What a server has on its metrics page, and what it says if it does not send back what it gets.
+type Words = (fn() -> Response<Body>, Option<fn() -> Response<Body>>);
+
+async fn serve(stream: TcpStream, words: Words, seen: watch::Sender<Vec<Seen>>) {
+    let answer = service_fn(|request| answer(request, words, seen.clone()));
     // A connection that breaks is its client's matter.
     drop(
         hyper::server::conn::http1::Builder::new()
@@ -81,7 +93,7 @@ async fn serve(stream: TcpStream, page: fn() -> Response<Body>, seen: watch::Sen
 
 async fn answer(
     request: Request<Incoming>,
-    page: fn() -> Response<Body>,
+    (page, said): Words,
     seen: watch::Sender<Vec<Seen>>,
 ) -> Result<Response<Body>, Infallible> {
     if request.uri() == "/metrics" {
@@ -95,6 +107,9 @@ async fn answer(
     let kind = head.headers.get("content-type").cloned();
     let echo = Seen { line, headers: head.headers, body: body.clone(), trailers: trailers.clone() };
     seen.send_modify(|seen| seen.push(echo));
+    if let Some(said) = said {
+        return Ok(said());
+    }
     let mut response = if trailers.is_empty() {
         Response::new(Body::full(body))
     } else {

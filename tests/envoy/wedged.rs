@@ -19,7 +19,7 @@ use super::traffic::{send_all, server_of, tally};
 const OUT: Duration = Duration::from_secs(6);
 
 async fn open(client: Client, number: usize) -> Response {
-    let ask = unlike(number, 400, true).to_string();
+    let ask = unlike(number, 1_200, true).to_string();
     let request = Request::post(CHAT).body(Body::full(ask)).unwrap();
     let mut response = client.send(request).await.unwrap();
     response.chunk().await.unwrap().unwrap();
@@ -33,6 +33,17 @@ pub(super) async fn state(picker: &Lodesman, server: SocketAddr) -> Result<(Stri
     let one = all.iter().find(|one| one["address"] == server.to_string()).context("unknown")?;
     let word = |key: &str| one[key].as_str().unwrap_or_default().to_owned();
     Ok((word("state"), word("state_reason")))
+}
+
+/// Waits until requests run on a server.
+async fn until_busy(picker: &Lodesman, server: SocketAddr) {
+    let runs = eventually(SOON, async || {
+        let label = format!("endpoint_name=\"{server}\"");
+        let runs = total(picker, "llm_d_epp_inflight_requests", &label).await?;
+        ensure!(runs > 0, "nothing runs on {server}");
+        Ok(())
+    });
+    runs.await.unwrap();
 }
 
 /// Waits until a server is in quarantine, and tells why.
@@ -61,10 +72,7 @@ async fn server_that_hangs_under_load_is_out_within_seconds_and_comes_back() {
     let (picker, client) = (&stage.picker, stage.client());
     let hangs = stage.fleet.servers[0];
     let streams = at_once((0..12).map(|number| open(client, number))).await;
-    let there = |stream: &&Response| {
-        stream.headers.get("x-sim-server").unwrap().to_str().unwrap() == hangs.to_string()
-    };
-    assert!(streams.iter().filter(there).count() > 0, "nothing runs on {hangs}");
+    until_busy(picker, hangs).await;
     order(hangs, json!({"kind": "wedged"})).await;
     let wedged = now();
     assert_eq!(until_out(picker, hangs).await, "silent");
@@ -92,13 +100,7 @@ async fn server_that_hangs_with_answers_that_come_as_a_whole_is_out_too() {
         let (client, ask) = (stage.client(), unlike(number, 800, false));
         all.spawn(async move { client.post(CHAT, &ask).await.unwrap() });
     }
-    let runs = eventually(SOON, async || {
-        let label = format!("endpoint_name=\"{hangs}\"");
-        let runs = total(picker, "llm_d_epp_inflight_requests", &label).await?;
-        ensure!(runs > 0, "nothing runs on {hangs}");
-        Ok(())
-    });
-    runs.await.unwrap();
+    until_busy(picker, hangs).await;
     order(hangs, json!({"kind": "wedged"})).await;
     let wedged = now();
     assert_eq!(until_out(picker, hangs).await, "frozen");

@@ -8,7 +8,7 @@ use crate::targets::{TARGETS, Target};
 const LONGEST: usize = 300;
 
 /// Words that make mutations meaningful.
-const WORDS: [&str; 16] = [
+const WORDS: [&str; 19] = [
     "\"model\"",
     "\"usage\":{",
     "data: ",
@@ -23,6 +23,9 @@ const WORDS: [&str; 16] = [
     "pluginRef",
     "vllm:num_requests_waiting 3\n",
     "10.0.0.1:80",
+    "true",
+    ",8001,",
+    "2026-01-31T12:00:00+02:00",
     "NaN",
     "\u{0}",
 ];
@@ -135,6 +138,11 @@ fn request_bodies_say_what_a_json_library_says() {
 #[test]
 fn answers_change_in_nothing_but_the_model() {
     run("model_restorer", 30_000);
+}
+
+#[test]
+fn pods_serve_at_the_ports_of_their_pool_whatever_they_say() {
+    run("pod_annotations", 20_000);
 }
 
 #[test]

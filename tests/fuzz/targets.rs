@@ -10,14 +10,14 @@ mod transport;
 use self::bodies::{answer_reader, json_scan, model_restorer};
 use self::exchange::exchange;
 use self::subset::subset;
-use self::texts::{configuration, exposition, file_discovery};
+use self::texts::{configuration, exposition, file_discovery, pod_annotations};
 use self::transport::authority;
 
 /// A target.
 pub(crate) type Target = fn(&[u8]);
 
 /// All targets by the names of their corpora.
-pub(crate) const TARGETS: [(&str, Target); 9] = [
+pub(crate) const TARGETS: [(&str, Target); 10] = [
     ("answer_reader", answer_reader),
     ("authority", authority),
     ("configuration", configuration),
@@ -26,6 +26,7 @@ pub(crate) const TARGETS: [(&str, Target); 9] = [
     ("file_discovery", file_discovery),
     ("json_scan", json_scan),
     ("model_restorer", model_restorer),
+    ("pod_annotations", pod_annotations),
     ("subset", subset),
 ];
 

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 
 use anyhow::ensure;
+use lodesman_e2e::chat::Clients;
 use lodesman_e2e::eventually;
 use lodesman_e2e::kube::audit::asked;
 use lodesman_e2e::kube::objects::{
@@ -147,6 +148,39 @@ async fn missing_right_takes_its_feature_alone_and_is_taken_up_when_granted() {
         }
         until_ready(&picker).await;
     }
+}
+
+#[tokio::test]
+async fn right_that_is_revoked_is_told_and_the_last_state_holds() {
+    let Some(cluster) = cluster().await else { return };
+    let mut site = Site::with_pods(cluster, 2).await;
+    // What is open goes on without the right: the API server asks for it where a watch begins.
+    let relay = site.account.relayed().await.unwrap();
+    let mut picker = site.synced_picker("").await;
+    let envoy = site.envoy(&picker).await;
+    let mut load = Clients::start(envoy.client(), "sim", 2);
+    let role = site.namespace.read(ROLE, "lodesman").await.unwrap();
+    let rules = |rules: &Value| json!({"rules": rules});
+    let without = rules(&lessened(&role.data["rules"], "pods"));
+    site.namespace.merge(ROLE, "lodesman", &without).await.unwrap();
+    let (namespace, user) = (&*site.namespace.name, &*site.account.user);
+    let ask = ["auth", "can-i", "list", "pods", "--namespace", namespace, "--as", user];
+    let refused = eventually(SOON, async || {
+        ensure!(cluster.kubectl(&ask, "").await.is_err(), "still granted");
+        Ok(())
+    });
+    refused.await.unwrap();
+    relay.cut();
+    until_watch(&picker, "pods", "forbidden").await;
+    until_logged(&mut picker, &["\"WARN\"", "pods"]).await;
+    site.kubelet.set_ready("pod-0", false).await.unwrap();
+    load.next(50).await.unwrap();
+    until_endpoints(&picker, [site.endpoint(0), site.endpoint(1)]).await;
+    until_ready(&picker).await;
+    site.namespace.merge(ROLE, "lodesman", &rules(&role.data["rules"])).await.unwrap();
+    until_watch(&picker, "pods", "following").await;
+    until_endpoints(&picker, [site.endpoint(1)]).await;
+    load.finish().await.unwrap();
 }
 
 /// The rules without a resource.

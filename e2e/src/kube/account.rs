@@ -1,5 +1,6 @@
 //! A service account and its token.
 
+use std::net::Ipv4Addr;
 use std::path::Path;
 
 use ::kube::api::{Api, PostParams};
@@ -7,11 +8,12 @@ use ::kube::config::Kubeconfig;
 use anyhow::{Context, Result};
 use k8s_openapi::api::authentication::v1::{TokenRequest, TokenRequestSpec};
 use k8s_openapi::api::core::v1::ServiceAccount;
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempPath;
 
 use super::Namespace;
 use super::credentials::kubeconfig;
+use crate::relay::Relay;
 
 /// A service account that a process can be, with a token as a pod would have one.
 #[derive(Debug)]
@@ -20,6 +22,9 @@ pub struct Account {
     pub user: String,
     /// Its token.
     pub token: String,
+    namespace: String,
+    /// The server, as a kubeconfig has it.
+    cluster: Value,
     kubeconfig: TempPath,
 }
 
@@ -36,15 +41,34 @@ impl Account {
         let token = answer.status.context("no token")?.token;
         let admin = Kubeconfig::read_from(namespace.cluster.kubeconfig())?;
         let cluster = admin.clusters.into_iter().next().context("no cluster")?.cluster;
-        let text = kubeconfig(&serde_json::to_value(cluster)?, &namespace.name, &token);
-        let file = tempfile::Builder::new().suffix(".kubeconfig").tempfile()?.into_temp_path();
-        std::fs::write(&file, text.to_string())?;
+        let cluster = serde_json::to_value(cluster)?;
         let user = format!("system:serviceaccount:{}:{name}", namespace.name);
-        Ok(Self { user, token, kubeconfig: file })
+        let kubeconfig = written(&cluster, &namespace.name, &token)?;
+        Ok(Self { user, token, namespace: namespace.name.clone(), cluster, kubeconfig })
+    }
+
+    /// Puts a way that can be cut between the server and the processes that are this account from now on.
+    ///
+    /// # Errors
+    /// When nothing can listen, or its file cannot be written.
+    pub async fn relayed(&mut self) -> Result<Relay> {
+        let known = self.cluster.get_mut("server").context("no server")?;
+        let server = known.as_str().and_then(|it| it.strip_prefix("https://"));
+        let server = server.context("no server")?.parse()?;
+        let relay = Relay::start((Ipv4Addr::LOCALHOST, 0).into(), server).await?;
+        *known = format!("https://{}", relay.address).into();
+        self.kubeconfig = written(&self.cluster, &self.namespace, &self.token)?;
+        Ok(relay)
     }
 
     /// Its kubeconfig, which goes with this value.
     pub fn kubeconfig(&self) -> &Path {
         &self.kubeconfig
     }
+}
+
+fn written(cluster: &Value, namespace: &str, token: &str) -> Result<TempPath> {
+    let file = tempfile::Builder::new().suffix(".kubeconfig").tempfile()?.into_temp_path();
+    std::fs::write(&file, kubeconfig(cluster, namespace, token).to_string())?;
+    Ok(file)
 }

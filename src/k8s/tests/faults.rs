@@ -171,6 +171,7 @@ async fn a_delete_that_was_lost_is_found_by_the_next_list() {
     assert!(followed.kind.progress().restarts.is_empty(), "nothing was wrong");
 }
 
+// FR-099
 #[tokio::test]
 async fn a_server_that_ends_each_watch_at_once_is_not_hammered() {
     let ends = (0..50).map(|_| Answer::Lines(Vec::new())).collect();

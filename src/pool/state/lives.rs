@@ -117,6 +117,11 @@ impl State {
             return Change::Load;
         }
         self.note(endpoint, life, judged);
+        let suspected = self.vitals.get(&endpoint.id).is_some_and(|it| it.suspected().is_some());
+        if life.phase == Phase::Draining && suspected {
+            // Who drains is not probed, so an older doubt came to nothing.
+            endpoint.live.doubt();
+        }
         let drains = [life.phase, judged.phase].contains(&Phase::Draining);
         if drains { Change::Members } else { Change::Load }
     }

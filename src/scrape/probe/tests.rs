@@ -114,6 +114,8 @@ async fn a_doubt_is_asked_about_until_a_token_comes() {
     rig.endpoint.live.doubt_for_test();
     rig.until(|rig| rig.results("token") == 1).await;
     assert_eq!((rig.results("failed"), rig.results("busy")), (2, 1));
+    let looks = AtomicUsize::new(0);
+    rig.until(|_| looks.fetch_add(1, Ordering::Relaxed) > 20).await;
     assert_eq!(rig.asked.load(Ordering::Relaxed), 4, "and then no more");
 }
 

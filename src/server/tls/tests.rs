@@ -165,8 +165,16 @@ async fn a_new_pair_is_used_and_a_bad_one_keeps_the_old() {
     }
 }
 
+/// What a client shows.
+type Shown = (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>);
+
 /// Authorities with a file of them, and a certificate of each for a client.
-fn authority(file: &Path) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+fn authority(file: &Path) -> Shown {
+    authority_until(file, 4096)
+}
+
+/// The same, of a client whose certificate is good until that year.
+fn authority_until(file: &Path, year: i32) -> Shown {
     let key = KeyPair::generate().unwrap();
     let mut params = CertificateParams::new(Vec::<String>::new()).unwrap();
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
@@ -174,7 +182,8 @@ fn authority(file: &Path) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'stati
     fs::write(file, authority.pem()).unwrap();
     let issuer = rcgen::Issuer::new(params, key);
     let key = KeyPair::generate().unwrap();
-    let params = CertificateParams::new(vec!["prometheus".to_owned()]).unwrap();
+    let mut params = CertificateParams::new(vec!["prometheus".to_owned()]).unwrap();
+    params.not_after = rcgen::date_time_ymd(year, 1, 1);
     let certificate = params.signed_by(&key, &issuer).unwrap();
     (vec![certificate.der().clone()], key.into())
 }
@@ -194,7 +203,7 @@ async fn clients_need_a_certificate_of_an_authority_which_may_change() {
     let tls = Tls::new(&settings).unwrap();
     let server = tls.config();
     assert_eq!(server.alpn_protocols, [b"http/1.1".to_vec()]);
-    let accepts = |of: Option<&(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>)>| {
+    let accepts = |of: Option<&Shown>| {
         let mut roots = RootCertStore::empty();
         roots.add(root.clone()).unwrap();
         let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
@@ -216,6 +225,11 @@ async fn clients_need_a_certificate_of_an_authority_which_may_change() {
         let another = authority(&file);
         eventually("new authority in use", || accepts(Some(&another))).await;
         assert!(!accepts(Some(&known)));
+        let expired = authority_until(&file, 2020);
+        eventually("its authority in use", || !accepts(Some(&another))).await;
+        assert!(!accepts(Some(&expired)));
+        let another = authority(&file);
+        eventually("the last authority in use", || accepts(Some(&another))).await;
         fs::write(&file, "nonsense").unwrap();
         let failed = || reloads.with_label_values(&["error"]).get() == 1;
         eventually("bad file counted", failed).await;

@@ -1,6 +1,5 @@
 use std::net::SocketAddr;
 
-use lodesman_e2e::free_address;
 use lodesman_e2e::otlp::Receiver;
 use serde_json::json;
 
@@ -40,8 +39,8 @@ fn tree() -> Tree {
 async fn what_waits_is_sent_when_nobody_traces_any_more() {
     let receiver = Receiver::start().await.unwrap();
     let (tracer, metrics, sending) = tracing(receiver.address);
-    tracer.trace(tree);
-    tracer.trace(tree);
+    tracer.trace(0, tree);
+    tracer.trace(0, tree);
     drop(tracer);
     sending.await;
     let spans = receiver.spans();
@@ -68,8 +67,11 @@ async fn what_waits_is_sent_when_nobody_traces_any_more() {
 
 #[tokio::test]
 async fn what_nobody_takes_is_counted_and_gone() {
-    let (tracer, metrics, sending) = tracing(free_address().unwrap());
-    tracer.trace(tree);
+    // Bound for the test, and nobody listens.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind((std::net::Ipv4Addr::LOCALHOST, 0).into()).unwrap();
+    let (tracer, metrics, sending) = tracing(socket.local_addr().unwrap());
+    tracer.trace(0, tree);
     drop(tracer);
     sending.await;
     assert_eq!((metrics.exported.get(), metrics.failed.get()), (0, 1));

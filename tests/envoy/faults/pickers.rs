@@ -8,7 +8,7 @@ use super::Scene;
 use crate::envoy::chaos::streams;
 use crate::envoy::stage::{Stage, duplex};
 
-/// How long the picker stands still each time: half of what a gateway waits for an answer.
+/// How long the picker stands still each time.
 const STILL: Duration = Duration::from_millis(100);
 
 #[tokio::test]

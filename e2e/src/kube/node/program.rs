@@ -1,19 +1,16 @@
 //! The process of a pod.
 
-use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::process::{Command, ExitStatus};
 use std::time::Duration;
 
 use anyhow::Result;
 use serde_json::Value;
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinSet;
 
 use crate::client::Client;
 use crate::lodesman::{Fleet, Lodesman};
 use crate::process::Process;
+use crate::relay::Relay;
 
 /// Where pickers take streams, as the manifests say.
 pub(super) const PORT: u16 = 9002;
@@ -26,7 +23,7 @@ const PROBE: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) enum Program {
     /// Its ports are of the kernel's choice; the one for streams is served at the pod's address too.
-    Picker { lodesman: Box<Lodesman>, _port: JoinSet<()> },
+    Picker { lodesman: Box<Lodesman>, _port: Relay },
     /// It listens at the pod's address.
     Model(Fleet),
 }
@@ -38,10 +35,8 @@ impl Program {
             return Ok(Self::Model(Fleet::launch(command, args, 1).await?));
         }
         let lodesman = Box::new(Lodesman::launch(command, args).await?);
-        let mut port = JoinSet::new();
-        let listener = TcpListener::bind((ip, PORT)).await?;
         let to = SocketAddr::new([127, 0, 0, 1].into(), lodesman.ext_proc.port());
-        port.spawn(forward(listener, to));
+        let port = Relay::start(SocketAddr::new(ip, PORT), to).await?;
         Ok(Self::Picker { lodesman, _port: port })
     }
 
@@ -85,21 +80,4 @@ impl Program {
             Self::Model(fleet) => &mut fleet.process,
         }
     }
-}
-
-/// Passes connections on, as a pod's network does.
-async fn forward(listener: TcpListener, to: SocketAddr) {
-    let mut connections = JoinSet::new();
-    while let Ok((near, _)) = listener.accept().await {
-        // That a connection breaks is seen at both of its ends.
-        connections.spawn(async move { pass(near, to).await.ok() });
-        while connections.try_join_next().is_some() {}
-    }
-}
-
-async fn pass(mut near: TcpStream, to: SocketAddr) -> io::Result<()> {
-    let mut far = TcpStream::connect(to).await?;
-    near.set_nodelay(true)?;
-    far.set_nodelay(true)?;
-    copy_bidirectional(&mut near, &mut far).await.map(drop)
 }

@@ -1,6 +1,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use futures_util::FutureExt as _;
+
 use super::*;
 use crate::pool::{Event, InFlight, Prompt, Remaining, Sample, Snapshot};
 use crate::server::clock;
@@ -226,6 +228,23 @@ fn what_answers_errors_is_quarantined_until_it_rests() {
     pool.pass(SECOND * 5);
     assert_eq!(pool.went(), ["pod-1: new quarantined errors", "pod-1: quarantined new answers"]);
     assert!(!live.held());
+}
+
+#[test]
+fn who_is_doubted_and_drains_is_doubted_again_when_the_drain_is_withdrawn() {
+    let mut pool = Pool::of(&[1, 2]);
+    let id = pool.id(1);
+    let live = Arc::clone(&pool.snapshot().by_id(id).unwrap().live);
+    let doubted = || std::pin::pin!(live.doubted()).as_mut().now_or_never().is_some();
+    (0..3).for_each(|_| InFlight::begin(&live, 1).answered_with(true, pool.now));
+    pool.pass(SECOND);
+    assert!(doubted() && !doubted(), "once");
+    pool.order(1, Some(Drain::ordered()));
+    pool.pass(SECOND);
+    assert!(!doubted());
+    pool.order(1, None);
+    pool.pass(SECOND);
+    assert!(doubted(), "a probe is to tell");
 }
 
 // FR-120, FR-160
