@@ -63,7 +63,8 @@ reference that is [not there yet](plugins.md#not-yet). What is written and has n
 The file of `--config-file` is looked at every 200 ms, also through the links of a mounted ConfigMap (which the kubelet
 itself may take a minute to change). A good new version is in force within a second, in one step; requests under way end by
 the version that they began with. A bad one is refused: all its problems are logged with path, line and hint, and the last
-good one stays.
+good one stays. Our manifests and the chart roll the pods instead, as each version is a ConfigMap of another name or has
+another checksum; to have it adopted in place, change the mounted ConfigMap itself.
 
 | changed | effect |
 |---|---|

@@ -333,9 +333,11 @@ fn key(labels: &Labels<'_>) -> Key {
     key
 }
 
-/// The value itself where it is known or the label has room for it; empty values are free.
+/// The value itself where it is known or the label has room for it; empty values are free. What has control characters is
+/// no name: they would be written as they are, to the terminal too of whoever reads the page.
 fn capped<'a>(known: &HashSet<Box<str>>, value: &'a str) -> &'a str {
-    let room = known.len() < CAP && value.len() <= LONGEST;
+    let fits = || value.len() <= LONGEST && !value.contains(char::is_control);
+    let room = known.len() < CAP && fits();
     if value.is_empty() || room || known.contains(value) { value } else { OTHER }
 }
 
@@ -390,6 +392,16 @@ mod tests {
             page.lines().filter(|line| line.starts_with("llm_d_epp_request_total{")).count() <= 501
         );
         assert!(!page.contains(&long));
+    }
+
+    #[test]
+    fn what_has_control_characters_is_no_name() {
+        let metrics = Metrics::new("ns", "pool", false).unwrap();
+        for name in ["a\nb", "a\u{1b}[31mb", "a\rb"] {
+            metrics.series(&labels(name)).requests.inc();
+        }
+        let page = metrics.page().unwrap();
+        assert!(page.contains(r#"model_name="other",priority="0",target_model_name="other"} 3"#));
     }
 
     #[test]

@@ -12,7 +12,9 @@ use tokio::task::JoinSet;
 
 use super::chaos::Manner;
 use super::churn::{Mount, listing};
-use super::stage::{CHAT, at_rest, duplex, fleet, is_whole, memory, picker_of, unlike, watching};
+use super::stage::{
+    CHAT, at_rest, duplex, fleet, is_whole, memory, most_memory, picker_of, unlike, watching,
+};
 use super::traffic::Load;
 
 const SERVERS: usize = 8;
@@ -76,16 +78,17 @@ async fn soak_with_churn_stays_within_the_memory_that_it_may_take() {
     load.pass(200).await;
     let settled = memory(&picker);
     let may = (settled + BUDGET + INDEX + WINDOW) * 11 / 10;
-    let (end, mut most, mut round) = (now() + how_long(), 0, 0);
+    let (end, mut round) = (now() + how_long(), 0);
     while now() < end {
         let from = round % (SERVERS / 2);
         mount.swap(&listing(&fleet.servers[from..from + SERVERS / 2]));
         let lost = churn(envoy.client(), round).await;
         assert!(lost.is_empty(), "{lost:?}");
-        most = most.max(memory(&picker));
+        let most = most_memory(&picker);
         assert!(most <= may, "{most} KiB of {may} after {round} rounds; {settled} at first");
         round += 1;
     }
+    let most = most_memory(&picker);
     eprintln!("{round} rounds: {settled} KiB at first, {most} at most, {may} allowed");
     let answers = load.stop().await;
     assert!(answers.iter().all(is_whole), "of {}", answers.len());

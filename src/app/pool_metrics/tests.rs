@@ -18,8 +18,8 @@ const HEAD: &str = "# Metrics
 
 On `/metrics` of the metrics port (9090). Families named `llm_d_epp_*` have the names, labels and buckets of the
 llm-d-router EPP; `lodesman_*` are ours and carry the labels `namespace` and `pool` besides those listed. Label values that
-come from clients are capped: 1,000 model names, 1,000 fairness ids, 500 combinations; what is beyond is `other`. Endpoints
-that leave the pool leave `llm_d_epp_scheduler_attempts_total` after one more page.
+come from clients are capped: 1,000 model names, 1,000 fairness ids, 500 combinations; what is beyond, or has control characters, is
+`other`. Endpoints that leave the pool leave `llm_d_epp_scheduler_attempts_total` after one more page.
 
 | family | labels | meaning |
 |---|---|---|

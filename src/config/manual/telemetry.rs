@@ -13,8 +13,8 @@ decision. No prompt and no answer is in any of these.
 ## The log
 
 Lines go to standard error, as text on a terminal and as JSON elsewhere (`--log-format`). `-v 2`, the default, tells of changes
-of state, `-v 3` of each decision, `-v 5` of everything; `RUST_LOG`, where it is set, stands over it. The level can be changed while it runs, on the admin port: by a number as after `-v`, a
-level, or directives for parts of the program.
+of state, `-v 3` of each decision, `-v 5` of everything; `RUST_LOG`, where it is set, stands over it. The level can be changed
+while it runs, on the admin port: by a number as after `-v`, a level, or directives for parts of the program.
 
 ```console
 $ curl -X PUT -d debug 127.0.0.1:9091/debug/log-level
