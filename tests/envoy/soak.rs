@@ -91,6 +91,9 @@ async fn soak_with_churn_stays_within_the_memory_that_it_may_take() {
     let most = most_memory(&picker);
     eprintln!("{round} rounds: {settled} KiB at first, {most} at most, {may} allowed");
     let answers = load.stop().await;
-    assert!(answers.iter().all(is_whole), "of {}", answers.len());
+    // While uploads have all of the budget, small requests are shed too.
+    let failed = answers.iter().filter(|it| !is_whole(it) && it.status != 429);
+    let failed: Vec<_> = failed.map(|it| (it.status, it.text(), &it.broken)).collect();
+    assert!(failed.is_empty(), "{} of {}: {failed:#?}", failed.len(), answers.len());
     at_rest(&picker).await;
 }
