@@ -10,7 +10,15 @@ mapfile -t faults < <(sed -n '/^## Faults/,/^## /s/^|.*| `\([a-z0-9_]*\)` |$/\1/
 ((${#faults[@]} >= 40)) || { echo "faults.sh: ${#faults[@]} faults in docs/robustness.md" >&2; exit 1; }
 
 work=$(mktemp -d)
-trap 'kill $(jobs -p) 2> /dev/null || true; rm -rf "$work"' EXIT
+# Each compiler is a group of processes of its own, which ends as a whole.
+set -m
+ended() {
+  exec 2> /dev/null
+  for job in $(jobs -p); do kill -- "-$job" || true; done
+  wait || true
+  rm -rf "$work"
+}
+trap ended EXIT
 tests=(--package lodesman --test envoy --test grpc --test kube --test reload --test scenarios)
 "$cargo" test --quiet "${tests[@]}" --no-run
 
