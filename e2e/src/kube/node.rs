@@ -25,6 +25,8 @@ mod program;
 
 /// Pause between two looks at the pods, and between two probes of one.
 const TICK: Duration = Duration::from_millis(50);
+/// Probes in a row that fail before a pod is no longer ready: what a kubelet does unless told otherwise.
+const FAILURES: u32 = 3;
 /// Pickers that there can be at once; their addresses are the last of the network.
 const PICKERS: u8 = 8;
 
@@ -186,9 +188,10 @@ fn is_picker(spec: &Value) -> bool {
 
 /// Tells how a program is, until it ends.
 async fn serve(program: &mut Program, kubelet: &Kubelet, name: &str) -> Result<()> {
-    let mut told = false;
+    let (mut told, mut failures) = (false, 0);
     loop {
-        let ready = program.ready().await;
+        failures = if program.ready().await { 0 } else { failures + 1 };
+        let ready = failures == 0 || told && failures < FAILURES;
         if ready != told {
             there(kubelet.set_ready(name, ready).await)?;
             told = ready;

@@ -1,12 +1,14 @@
 //! Prefers the endpoints on which the request will have its first token soonest: the default policy.
 //!
-//! `cost = ahead * token + own * (token + 1.5 mean token) + step + load + full`, in seconds, with
+//! `cost = ahead * token + own * (token + 1.5 mean token) + step + crowd + load + full`, in seconds, with
 //! - `ahead`: tokens of prompts that the endpoint has yet to compute, ours by our own count, those of others by its page;
 //! - `own`: tokens of this prompt that are not in its cache, once for this request and 1.5 times, at the mean speed, for those
 //!   that come after it; what another candidate has of it counts the less, the more prompts began so lately: they will
 //!   find the copy;
 //! - `token`: what a token of a prompt takes there, as learnt, `mean token` what it takes over all candidates;
 //! - `step`: what sequences that decode take of the steps in which that is computed;
+//! - `crowd`: what an answer takes longer there than in steps a quarter longer than is usual: the holder of a beginning that
+//!   all prompts share gets no more of them than can decode together;
 //! - `load`: what the adapter takes to be loaded, where it is not;
 //! - `full`: what a request has to wait for room, where the KV cache is about to be full.
 //!
@@ -21,7 +23,10 @@ use std::cell::RefCell;
 
 use serde::Deserialize;
 
-use crate::pool::{CHUNK_TOKENS, Outlook, PROMPT_TOKEN_SECONDS, Prompt, Reading, Slot, Standing};
+use crate::pool::{
+    CHUNK_TOKENS, Outlook, PROMPT_TOKEN_SECONDS, Prompt, Reading, STEP_SECONDS, Slot, Speed,
+    Standing,
+};
 use crate::schedule::registry::{Build, Plugin, parameters};
 use crate::schedule::{Needs, Part, PickContext, Scorer};
 
@@ -58,6 +63,12 @@ const NEARLY_FULL: f32 = 0.9;
 
 /// Seconds that a request waits for room in a full KV cache.
 const FULL_WAIT: f32 = 1.0;
+
+/// A step is crowded that takes so many times what is usual: below that the first token counts alone.
+const CROWDED: f32 = 1.25;
+
+/// Tokens of an answer that each take longer in crowded steps.
+const ANSWER_TOKENS: f32 = 200.0;
 
 /// Prompts for each candidate with the same beginning, of late, that halve what it costs to compute that beginning once
 /// more: a copy that so many will find is worth its price, so a hot prefix spreads before its holders are busy.
@@ -103,6 +114,10 @@ struct Mean {
     prompt: f32,
     /// Requests of others that wait and that decode on an endpoint.
     others: (f32, f32),
+    /// Seconds of a step in which one sequence decodes.
+    lone_step: f32,
+    /// How many times as long a step is with the requests of an endpoint.
+    growth: f32,
     /// Share of the lowest cost within which costs are equal.
     band: f32,
     /// Something was learnt of some candidate.
@@ -140,9 +155,10 @@ impl Scorer for ExpectedTtft {
             name,
             values: costs.iter().map(|cost| 1e3 * seconds(cost)).collect(),
         };
-        let all: [Named; 6] = [
+        let all: [Named; 7] = [
             ("ahead_ms", |cost| cost.ahead),
             ("cost_ms", Cost::seconds),
+            ("crowd_ms", |cost| cost.crowd),
             ("full_ms", |cost| cost.full),
             ("load_ms", |cost| cost.load),
             ("own_ms", |cost| cost.own),
@@ -190,6 +206,8 @@ impl Mean {
             token: weighed(PROMPT_TOKEN_SECONDS, sum.token),
             prompt: weighed(USUAL_PROMPT, sum.prompt),
             others: (sum.waiting / news, sum.running / news),
+            lone_step: if sum.stepped > 0.0 { sum.steps / sum.stepped } else { STEP_SECONDS },
+            growth: Speed::growth(sum.ours / views.len().max(1) as f32 + others / news),
             proven: sum.weight > 0.0,
             spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
@@ -204,6 +222,9 @@ struct Sums {
     weight: f32,
     token: f32,
     prompt: f32,
+    /// Candidates whose steps were learnt, and seconds of these.
+    stepped: f32,
+    steps: f32,
     /// Requests of ours.
     ours: f32,
     /// Candidates whose pages tell of others, and what they tell.
@@ -218,6 +239,10 @@ impl Sums {
         self.weight += ours.speed.weight();
         self.token += ours.speed.tokens_learnt();
         self.prompt += ours.speed.prompts_learnt();
+        if let Some(step) = ours.speed.lone_step() {
+            self.stepped += 1.0;
+            self.steps += step;
+        }
         self.ours += ours.prompts + ours.decoding;
         if let Some((waiting, running)) = others {
             self.news += 1.0;
@@ -236,18 +261,19 @@ struct Cost {
     ahead: f32,
     own: f32,
     step: f32,
+    crowd: f32,
     load: f32,
     full: f32,
 }
 
 impl Cost {
     fn seconds(&self) -> f32 {
-        self.ahead + self.own + self.step + self.load + self.full
+        self.ahead + self.own + self.step + self.crowd + self.load + self.full
     }
 
     #[inline]
     fn of(ask: Ask<'_>, slot: Slot, view: &View, mean: &Mean) -> Self {
-        let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
+        let Outlook { prompt_tokens, prompts, decoding, speed } = view.ours;
         let (waiting, running) = view.others.unwrap_or(mean.others);
         let unproven = speed.weight() <= 0.0 && mean.proven;
         let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
@@ -265,10 +291,20 @@ impl Cost {
             ahead: ahead * token,
             own: own * (token + OTHERS_WEIGHT * mean.token),
             step: step * steps,
+            crowd: crowd(prompts + decoding + waiting + running, speed.lone_step(), mean),
             load: load(ask, slot, speed.load()),
             full: full(ask.cx, slot),
         }
     }
+}
+
+/// Seconds that an answer takes longer among so many requests than it usually may.
+#[inline]
+fn crowd(requests: f32, lone_step: Option<f32>, mean: &Mean) -> f32 {
+    let lone = lone_step.unwrap_or(mean.lone_step);
+    // Who is slow alone is not crowded by that.
+    let usual = lone.max(mean.lone_step) * mean.growth;
+    ANSWER_TOKENS * (lone * Speed::growth(requests) - CROWDED * usual).max(0.0)
 }
 
 /// Seconds until the adapter is loaded.

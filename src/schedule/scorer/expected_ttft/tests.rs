@@ -136,3 +136,16 @@ fn sequences_that_decode_cost_their_share_of_the_steps() {
     let scores = scores(&snapshot, 1_000, now);
     assert!(scores[1] >= 1.0 && scores[0] < 1.0, "{scores:?}");
 }
+
+#[test]
+fn crowded_steps_cost_what_an_answer_takes_longer_in_them() {
+    let among = |requests| Mean { growth: Speed::growth(requests), ..Mean::of(&[], 0) };
+    assert!((crowd(80.0, None, &among(20.0)) - 3.42).abs() < 0.01);
+    let spared = [
+        ("few have one holder", crowd(12.0, None, &among(3.0))),
+        ("all have as many", crowd(80.0, None, &among(80.0))),
+        ("it is slow alone", crowd(20.0, Some(0.08), &among(20.0))),
+        ("it is faster with more", crowd(60.0, Some(0.005), &among(20.0))),
+    ];
+    assert!(spared.iter().all(|(_, cost)| *cost <= 0.0), "{spared:?}");
+}
