@@ -204,15 +204,22 @@ fn start_failed(error: &StartError) -> ExitCode {
     }
 }
 
-/// Two tokens: for the first SIGTERM or SIGINT, and for the second.
+/// Two tokens: for the first SIGTERM, SIGINT or SIGHUP, and for the second.
 fn signals() -> std::io::Result<(CancellationToken, CancellationToken)> {
-    let (mut terminate, mut interrupt) =
-        (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
+    let [mut terminate, mut interrupt, mut hangup] = [
+        signal(SignalKind::terminate())?,
+        signal(SignalKind::interrupt())?,
+        signal(SignalKind::hangup())?,
+    ];
     let (stop, at_once) = (CancellationToken::new(), CancellationToken::new());
     let tokens = [stop.clone(), at_once.clone()];
     let watch = async move {
         for token in tokens {
-            tokio::select! { _ = terminate.recv() => {}, _ = interrupt.recv() => {} }
+            tokio::select! {
+                _ = terminate.recv() => {}
+                _ = interrupt.recv() => {}
+                _ = hangup.recv() => {}
+            }
             token.cancel();
         }
     };
@@ -245,7 +252,6 @@ fn control_runtime() -> std::io::Result<Runtime> {
     Builder::new_current_thread().enable_all().build()
 }
 
-/// Panics are contained where they can be; here they get a line in the log, one in a while.
 /// Takes all file descriptors that it may have: a connection to each endpoint may be more than a shell gives.
 fn raise_descriptors() {
     let may = getrlimit(Resource::Nofile);
@@ -254,6 +260,7 @@ fn raise_descriptors() {
     }
 }
 
+/// Panics are contained where they can be; here they get a line in the log, one in a while.
 fn log_panics() {
     let said = Said::default();
     std::panic::set_hook(Box::new(move |panic| {

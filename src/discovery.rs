@@ -1,8 +1,8 @@
 //! Endpoint sources without Kubernetes: a list on the command line, or a watched file; both may hold names.
 //!
 //! The file is the reference's: `endpoints` with `name`, `namespace`, `address`, `port` and `labels`. An entry that
-//! cannot be used is left out; a file that cannot be used at all leaves the list as it was. A name stands for one
-//! endpoint at each of its addresses.
+//! cannot be used is left out; a file that cannot be used at all, or of whose entries none can, leaves the list as it
+//! was. A name stands for one endpoint at each of its addresses.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::net::SocketAddr;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval};
 
-use crate::config::{Address, FileDiscovery, Name, Severity};
+use crate::config::{Address, FileDiscovery, Name, Problem, Severity};
 use crate::pool::{EndpointSpec, Event};
 
 pub use self::file::{Listing, parse};
@@ -65,7 +65,7 @@ pub enum DiscoveryError {
         /// Why.
         error: std::io::Error,
     },
-    /// It is no document; the text says which, where and why.
+    /// It is no document, or none of its entries can be used; the text says which, where and why.
     #[error("{0}")]
     Unusable(String),
 }
@@ -145,8 +145,11 @@ impl Follower {
     /// Takes the file's list when it is new.
     async fn look(&mut self) -> Result<(), DiscoveryError> {
         let Some(file) = &mut self.file else { return Ok(()) };
-        let text = file.poll().await;
-        let listing = text.and_then(|text| text.map(|text| usable(file.path(), &text)).transpose());
+        let listing = match file.poll().await {
+            Ok(Some(text)) => read(file.path().to_owned(), text).await.map(Some),
+            Ok(None) => Ok(None),
+            Err(error) => Err(error),
+        };
         match listing {
             Ok(None) => (),
             Ok(Some(listing)) => {
@@ -218,13 +221,21 @@ fn places(member: &Member, names: &Names) -> Vec<(String, SocketAddr)> {
     }
 }
 
-fn usable(path: &Path, text: &str) -> Result<Listing, DiscoveryError> {
-    parse(text).map_err(|problems| {
-        let path = path.display().to_string();
-        let first = problems.iter().find(|problem| problem.severity == Severity::Error);
-        DiscoveryError::Unusable(
-            first.map_or_else(String::new, |first| first.in_file(&path).to_string()),
-        )
+/// Reads the text of a file on the blocking pool: a large one takes long.
+async fn read(path: PathBuf, text: String) -> Result<Listing, DiscoveryError> {
+    let parsed = tokio::task::spawn_blocking(move || parse(&text)).await;
+    let parsed = parsed.map_err(|error| DiscoveryError::Unusable(error.to_string()))?;
+    parsed.map_err(|problems| unusable(&path, &problems))
+}
+
+/// The first error, and how many problems there are besides.
+fn unusable(path: &Path, problems: &[Problem]) -> DiscoveryError {
+    let path = path.display().to_string();
+    let first = problems.iter().find(|problem| problem.severity == Severity::Error);
+    let first = first.map_or_else(String::new, |first| first.in_file(&path).to_string());
+    DiscoveryError::Unusable(match problems.len() {
+        0 | 1 => first,
+        more => format!("{first}, and {} more", more - 1),
     })
 }
 

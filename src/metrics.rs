@@ -157,7 +157,7 @@ impl Metrics {
             degraded,
             rung: new.gauge(
                 "lodesman_decision_rung",
-                "Rung of the newest decision: 0 exact prefix, 1 approximate prefix or another policy, 2 load only, 3 random.",
+                "Rung of the newest decision: 1 the policy, 2 load only, 3 random; 0 is kept for exact prefixes.",
             )?,
             fallback_served: new.counter(
                 "lodesman_fallback_served_total",

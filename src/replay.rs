@@ -11,13 +11,13 @@
 pub use self::contender::{Contender, Failure};
 pub use self::figures::{Figures, Percentiles, RequestHit};
 pub use self::fleet::{Fleet, Outage};
-pub use self::generated::{Kind, Shape};
+pub use self::generated::{Kind, MOST_MADE_UP, Shape};
 pub use self::grid::{Grid, Source};
 pub use self::outcome::{Outcome, Served};
 pub use self::plot::PlotError;
 pub use self::report::{Report, Row};
 pub use self::run::run;
-pub use self::trace::{TraceError, read};
+pub use self::trace::{MOST_TOKENS, TraceError, read};
 pub use self::workload::{Arrival, Workload};
 
 mod agenda;

@@ -109,9 +109,14 @@ fn the_file_of_endpoints_is_looked_at_where_it_is() {
         assert_eq!((checked.status.code(), text(&checked.stderr)), (Some(code), &*expected));
     };
     told(
-        "endpoints:\n- {name: a, address: 10.0.0.1}\n",
+        "endpoints:\n- {name: a, address: 10.0.0.1}\n- {name: b, address: 10.0.0.2, port: 8000}\n",
         0,
         "warning: dataLayer.discovery: FILE:2: endpoints[0].address: `10.0.0.1` has no port (give one as in host:8000 or [fd00::1]:8000)",
+    );
+    told(
+        "endpoints:\n- {name: a, address: 10.0.0.1}\n",
+        1,
+        "error: dataLayer.discovery: FILE:2: endpoints[0].address: `10.0.0.1` has no port (give one as in host:8000 or [fd00::1]:8000)",
     );
     told(
         "endpoints: 5\n",

@@ -8,6 +8,7 @@
 //!
 //! Where endpoints come from is not changed while running: that is told, and holds from the next start on.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -37,6 +38,14 @@ pub(super) struct Reload {
     pub(super) scraping: Scraping,
 }
 
+/// A version that was read.
+#[derive(Debug)]
+struct Draft {
+    resolved: Resolved,
+    /// The line of each place in its text.
+    lines: BTreeMap<String, u64>,
+}
+
 /// A version that can be adopted.
 struct Version {
     resolved: Resolved,
@@ -53,7 +62,7 @@ impl Reload {
             looks.tick().await;
             match self.file.poll().await {
                 Ok(None) => {}
-                Ok(Some(text)) => match self.version(&text) {
+                Ok(Some(text)) => match self.version(text).await {
                     Ok(version) => self.adopt(version),
                     Err(problems) => self.refuse(problems),
                 },
@@ -70,11 +79,10 @@ impl Reload {
     }
 
     /// Builds whatever of a version can fail, and refuses what could not be started with.
-    fn version(&self, text: &str) -> Result<Version, Vec<Problem>> {
-        let mut resolved = crate::config::load(Some(text), &self.tables)?;
+    async fn version(&self, text: String) -> Result<Version, Vec<Problem>> {
+        let Draft { mut resolved, lines } = read(text, self.tables.clone()).await?;
         let placed = |problem| {
             let mut problems = [problem];
-            let lines = tree::parse(text).map(|tree| tree.lines()).unwrap_or_default();
             problem::locate(&mut problems, &lines);
             problems
         };
@@ -129,6 +137,16 @@ impl Reload {
     }
 }
 
+/// Reads a version on the blocking pool: a large one takes long, and probes and scrapes go on meanwhile.
+async fn read(text: String, tables: Vec<&'static [Plugin]>) -> Result<Draft, Vec<Problem>> {
+    let reading = tokio::task::spawn_blocking(move || {
+        let resolved = crate::config::load(Some(&text), &tables)?;
+        let lines = tree::parse(&text).map(|tree| tree.lines())?;
+        Ok(Draft { resolved, lines })
+    });
+    reading.await.unwrap_or_else(|error| Err(vec![Problem::error("", error.to_string())]))
+}
+
 /// The index of these settings: the present one where it has them.
 fn index(present: Option<&Arc<Index>>, settings: Option<&Settings>) -> Option<Arc<Index>> {
     let settings = settings?;
@@ -139,4 +157,29 @@ fn index(present: Option<&Arc<Index>>, settings: Option<&Settings>) -> Option<Ar
         tracing::warn!("other settings of the prefix index: it begins anew");
     }
     Some(prefix_index(settings.clone()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::schedule::registry::PLUGINS;
+
+    #[test]
+    fn the_runtime_goes_on_while_a_version_is_read() {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime.max_blocking_threads(1).build().unwrap().block_on(async {
+            let (release, released) = std::sync::mpsc::channel::<()>();
+            let slow = tokio::task::spawn_blocking(move || released.recv());
+            let text = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n";
+            let mut reading = std::pin::pin!(read(text.to_owned(), vec![PLUGINS]));
+            tokio::select! {
+                biased;
+                version = &mut reading => panic!("read where the runtime runs: {version:?}"),
+                () = tokio::task::yield_now() => {}
+            }
+            release.send(()).unwrap();
+            slow.await.unwrap().unwrap();
+            assert_eq!(reading.await.unwrap().lines.len(), 3);
+        });
+    }
 }

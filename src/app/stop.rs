@@ -75,14 +75,20 @@ impl Running {
         );
         self.stopping.readiness.send_modify(|readiness| readiness.draining = true);
         tokio::select! {
-            () = at_once.cancelled() => return Ok(()),
+            () = at_once.cancelled() => {
+                cut_short();
+                return Ok(());
+            }
             () = self.stopping.drained() => {}
         }
         tracing::info!("closing: no new streams, and no request waits for an endpoint");
         self.stopping.flow.close();
         self.stopping.close.cancel();
         let ended = tokio::select! {
-            () = at_once.cancelled() => return Ok(()),
+            () = at_once.cancelled() => {
+                cut_short();
+                return Ok(());
+            }
             ended = self.supervisor.wait_for(STREAMS, LAST_STREAMS) => ended,
         };
         tell_end(ended);
@@ -91,6 +97,10 @@ impl Running {
         traces::end(self.tracing).await;
         Ok(())
     }
+}
+
+fn cut_short() {
+    tracing::warn!("stopped at once by a second signal; open streams are cut");
 }
 
 /// Says whether all streams have ended.

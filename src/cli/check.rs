@@ -17,8 +17,16 @@ const BAD: u8 = 1;
 /// The longest file that is served with: that of a `ConfigMap`.
 const LONGEST: u64 = 1 << 20;
 
+const AFTER_HELP: &str = "\
+Examples:
+  lodesman check config.yaml
+  lodesman check --json - < config.yaml
+
+Exit codes: 0 it can be served with, 1 it cannot, 64 wrong usage or no such file.";
+
 /// Checks a configuration file: problems go to standard error, what it means with all defaults to standard output.
 #[derive(Args, Debug)]
+#[command(after_help = AFTER_HELP)]
 pub(super) struct CheckArgs {
     /// The file (EndpointPickerConfig); - is standard input.
     #[arg(value_name = "FILE")]

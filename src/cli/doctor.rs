@@ -10,7 +10,7 @@ use crate::cli::failure::{Failure, fault, usage};
 use crate::cli::{control_runtime, say};
 use crate::config::flags::{Kubernetes, Pool, Tls};
 
-use self::facts::Facts;
+use self::facts::{Facts, Reason};
 use self::finding::{CHECKS, Finding, Severity};
 
 mod checks;
@@ -28,8 +28,9 @@ Examples:
   lodesman doctor --pool-name llm --pool-namespace prod --service-account lodesman
   lodesman doctor --config-file config.yaml --endpoints 10.0.0.1:8000 --json
 
-It takes the flags of the picker that name its pool, its configuration and its certificate, and changes nothing. Run it in
-the picker's pod, with its account and from its place in the network; from elsewhere pods are read through the API server.
+It takes the flags of the picker that name its pool, its configuration and its certificate, and \
+changes nothing. Run it in the picker's pod, with its account and from its place in the network; \
+from elsewhere pods are read through the API server.
 Exit codes: 0 nothing is wrong, 1 something is, 64 wrong usage, 70 our fault, or the machine's.";
 
 /// Looks for what is wrong around a picker: pool, ports, rights, metrics, gateway, certificate, clocks.
@@ -59,6 +60,15 @@ struct Report {
     findings: Vec<Finding>,
     /// Checks that found nothing.
     good: Vec<&'static str>,
+    /// Checks that had nothing to look at.
+    not_checked: Vec<NotChecked>,
+}
+
+/// A check that says nothing.
+#[derive(Debug, Serialize)]
+struct NotChecked {
+    check: &'static str,
+    reason: Reason,
 }
 
 pub(super) fn run(args: &DoctorArgs) -> ExitCode {
@@ -78,17 +88,17 @@ fn examine(args: &DoctorArgs) -> Result<Report, Failure> {
 }
 
 fn judge(facts: &Facts, skip: &[String]) -> Report {
-    let (mut findings, mut good) = (Vec::new(), Vec::new());
+    let mut report = Report { findings: Vec::new(), good: Vec::new(), not_checked: Vec::new() };
     let wanted = CHECKS.iter().filter(|check| !skip.iter().any(|name| name == check.name));
     for check in wanted {
-        let found = (check.run)(facts);
-        if found.is_empty() {
-            good.push(check.name);
+        match (check.run)(facts) {
+            Err(reason) => report.not_checked.push(NotChecked { check: check.name, reason }),
+            Ok(found) if found.is_empty() => report.good.push(check.name),
+            Ok(found) => report.findings.extend(found),
         }
-        findings.extend(found);
     }
-    findings.sort_by_key(|finding| finding.severity);
-    Report { findings, good }
+    report.findings.sort_by_key(|finding| finding.severity);
+    report
 }
 
 fn print(report: &Report, json: bool) -> Result<ExitCode, Failure> {
@@ -102,7 +112,7 @@ fn print(report: &Report, json: bool) -> Result<ExitCode, Failure> {
     Ok(if wrong { ExitCode::from(WRONG) } else { ExitCode::SUCCESS })
 }
 
-/// A paragraph for each finding, and a line on the rest.
+/// A paragraph for each finding, and a line on each other check.
 fn text(report: &Report) -> String {
     let paragraph = |finding: &Finding| {
         let severity = match finding.severity {
@@ -115,6 +125,8 @@ fn text(report: &Report) -> String {
     let mut text: String = report.findings.iter().map(paragraph).collect();
     let good = CHECKS.iter().filter(|check| report.good.contains(&check.name));
     text.extend(good.map(|check| format!("ok [{}] {}\n", check.name, check.good)));
+    let not_checked = report.not_checked.iter();
+    text.extend(not_checked.map(|it| format!("not checked [{}] {}\n", it.check, it.reason)));
     text
 }
 
@@ -150,6 +162,37 @@ mod tests {
         let text = text(&report);
         assert!(text.starts_with("problem [picker-service] the InferencePool llm names"), "{text}");
         assert!(text.contains("\n  fix:   make it") && text.contains("\nok [pool] "), "{text}");
+    }
+
+    #[test]
+    fn a_check_that_had_nothing_to_look_at_is_not_good() {
+        let report = judge(&Facts::default(), &[]);
+        assert_eq!((report.findings.len(), report.good.len()), (0, 0), "{report:?}");
+        assert_eq!(report.not_checked.len(), CHECKS.len());
+        let text = text(&report);
+        assert!(text.contains("not checked [pool] no cluster is asked\n"), "{text}");
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["not_checked"][1]["check"], "api-server");
+        assert_eq!(json["not_checked"][1]["reason"], "no cluster is asked");
+    }
+
+    #[test]
+    fn of_a_silent_cluster_that_alone_is_told() {
+        let mut silent = cluster();
+        silent.silent = Some("connection refused".to_owned());
+        let report = judge(&with(silent), &[]);
+        let told: Vec<_> = report.findings.iter().map(|it| it.check).collect();
+        assert_eq!((told, report.good.len()), (vec!["api-server"], 0));
+    }
+
+    #[test]
+    fn what_is_not_installed_is_not_good() {
+        let report = judge(&with(cluster()), &[]);
+        let because = |check| report.not_checked.iter().find(|it| it.check == check);
+        let because = |check| because(check).map(|it| it.reason);
+        assert_eq!(because("gateway-tls"), Some("DestinationRules are not installed"));
+        assert_eq!(because("envoy-gateway"), Some("EnvoyExtensionPolicies are not installed"));
+        assert!(report.good.contains(&"picker-service"), "{report:?}");
     }
 
     #[test]

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use clap::Args;
+use http::{HeaderName, HeaderValue};
 use reqwest::Url;
 
 use crate::app::offline::{self, OfflineError};
 use crate::cli::failure::{Failure, bad, fault, usage};
-use crate::cli::remote::{answer, client, page};
+use crate::cli::remote::{admin_port, answer, client, page};
 use crate::cli::{FAULT, control_runtime, say};
 use crate::director::Explanation;
 use crate::extproc::{Refused, Rehearsal};
@@ -32,12 +33,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 const AFTER_HELP: &str = "\
 Examples:
   lodesman explain --body chat.json --at http://127.0.0.1:9091
-  kubectl port-forward deploy/lodesman 9091 & lodesman explain --at http://127.0.0.1:9091 --request-id 4711
-  curl -s 127.0.0.1:9091/debug/snapshot > pool.json; lodesman explain --body chat.json --snapshot pool.json
+  kubectl port-forward deploy/lodesman 9091 &
+  lodesman explain --at http://127.0.0.1:9091 --request-id 4711
+  curl -s 127.0.0.1:9091/debug/snapshot > pool.json
+  lodesman explain --body chat.json --snapshot pool.json
 
-A live decision is known by --request-id while the picker runs with --decision-log N. Nothing is sent to a model server, and
-a dry request leaves no trace. A snapshot does not tell what endpoints have in their caches.
-Exit codes: 0 it has a place, 1 it would be refused, 64 wrong usage, 70 the picker does not answer, 78 bad configuration.";
+A live decision is known by --request-id while the picker runs with --decision-log N. Nothing is \
+sent to a model server, and a dry request leaves no trace. A snapshot does not tell what endpoints \
+have in their caches.
+Exit codes: 0 it has a place, 1 it would be refused, 64 wrong usage, 70 the picker does not answer, \
+78 bad configuration.";
 
 /// Says where a request would go and why: who was left out by what, every score, the age of what was known.
 #[derive(Args, Debug)]
@@ -81,7 +86,7 @@ pub(super) struct ExplainArgs {
 #[group(required = true, multiple = false)]
 struct From {
     /// The admin port of a running picker, such as `http://127.0.0.1:9091`.
-    #[arg(long, value_name = "URL")]
+    #[arg(long, value_name = "URL", value_parser = admin_port)]
     at: Option<Url>,
     /// What /debug/snapshot of a picker showed; - is standard input.
     #[arg(long, value_name = "FILE")]
@@ -200,7 +205,12 @@ fn text(path: &Path) -> Result<String, Failure> {
 
 fn header(text: &str) -> Result<(String, String), String> {
     let (name, value) = text.split_once(':').ok_or("give NAME:VALUE")?;
-    Ok((name.trim().to_ascii_lowercase(), value.trim().to_owned()))
+    let (name, value) = (name.trim().to_ascii_lowercase(), value.trim().to_owned());
+    HeaderName::from_bytes(name.as_bytes())
+        .map_err(|_bad| format!("`{name}` is no header name"))?;
+    HeaderValue::from_bytes(value.as_bytes())
+        .map_err(|_bad| format!("`{value}` is no header value"))?;
+    Ok((name, value))
 }
 
 fn decision_id(text: &str) -> Result<String, String> {
@@ -209,4 +219,41 @@ fn decision_id(text: &str) -> Result<String, String> {
 
 fn dice(text: &str) -> Result<u64, String> {
     u64::from_str_radix(text, 16).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        explain: ExplainArgs,
+    }
+
+    fn refused(more: [&str; 4]) -> String {
+        let args = ["explain", "--body", "-"].into_iter().chain(more);
+        Cli::try_parse_from(args).unwrap_err().to_string()
+    }
+
+    #[test]
+    fn what_cannot_be_sent_is_refused_with_the_flag_and_its_value() {
+        let at = ["--at", "http://h:1"];
+        for (header, says) in [
+            (": x", "`` is no header name"),
+            ("a b: x", "`a b` is no header name"),
+            ("a: x\ny", "is no header value"),
+        ] {
+            let error = refused([at[0], at[1], "--header", header]);
+            let named = format!("'{header}' for '--header <NAME:VALUE>'");
+            assert!(error.contains(&named) && error.contains(says), "{error}");
+        }
+        for address in ["ftp://x", "h:1", "127.0.0.1:9091"] {
+            let error = refused(["--at", address, "--header", "a: b"]);
+            assert!(error.contains(&format!("'{address}' for '--at <URL>'")), "{error}");
+        }
+        assert_eq!(header("X-A:  é ").unwrap(), ("x-a".to_owned(), "é".to_owned()));
+    }
 }

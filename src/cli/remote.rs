@@ -11,6 +11,20 @@ use rustls_platform_verifier::BuilderVerifierExt;
 use crate::cli::failure::{Failure, fault, usage};
 use crate::extproc::Refused;
 
+/// The address of an admin port.
+///
+/// # Errors
+/// When nobody can be asked there by HTTP; says why.
+pub(super) fn admin_port(text: &str) -> Result<Url, String> {
+    let at: Url = text.parse().map_err(|error| format!("{error}"))?;
+    let http = matches!(at.scheme(), "http" | "https");
+    if http {
+        Ok(at)
+    } else {
+        Err("expected an address that begins with http:// or https://".to_owned())
+    }
+}
+
 /// A client that trusts whom the system trusts, and waits for an answer no longer than that; a system that trusts nobody can
 /// still ask by plain HTTP.
 pub(super) fn client(at: &Url, patience: Duration) -> Result<Client, Failure> {

@@ -10,7 +10,9 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::cli::failure::{Failure, bad, fault, usage};
 use crate::cli::say;
-use crate::replay::{self, Contender, Fleet, Grid, Report, Source, TraceError, Workload};
+use crate::replay::{
+    self, Contender, Fleet, Grid, MOST_MADE_UP, Report, Source, TraceError, Workload,
+};
 use crate::sim::engine::EngineSpec;
 
 pub(super) use self::args::ReplayArgs;
@@ -76,14 +78,29 @@ fn progress(runs: usize) -> ProgressBar {
 
 fn source(args: &ReplayArgs) -> Result<Source, Failure> {
     if let Some(kind) = args.what.kind() {
-        return Ok(Source::Generated { kind, shape: args.shape.over(kind.shape()) });
+        return made_up(args, kind);
     }
     let Some(file) = &args.what.trace else { return Err(usage("nothing to replay")) };
     let mut workload = trace(file)?;
     if let Some(limit) = args.limit {
         workload.limit(limit.0);
+        if workload.arrivals.is_empty() {
+            let name = file.display();
+            return Err(bad(format!("{name}: no requests in the first {limit} (--limit)")));
+        }
     }
     Ok(Source::Trace { workload, jitter: args.jitter })
+}
+
+fn made_up(args: &ReplayArgs, kind: replay::Kind) -> Result<Source, Failure> {
+    let shape = args.shape.over(kind.shape());
+    let tokens = shape.prompt_tokens();
+    if tokens > MOST_MADE_UP {
+        return Err(usage(format!(
+            "{tokens} prompt tokens in all, {MOST_MADE_UP} at most: ask for fewer requests, or for shorter prompts"
+        )));
+    }
+    Ok(Source::Generated { kind, shape })
 }
 
 fn trace(path: &Path) -> Result<Workload, Failure> {
@@ -91,7 +108,7 @@ fn trace(path: &Path) -> Result<Workload, Failure> {
     let file = File::open(path).map_err(|error| usage(format!("{name}: {error}")))?;
     replay::read(BufReader::new(file)).map_err(|error| match error {
         TraceError::Malformed { line, problem } => bad(format!("{name}:{line}: {problem}")),
-        TraceError::Unreadable(cause) => bad(format!("{name}: {cause}")),
+        TraceError::Unreadable(cause) => usage(format!("{name}: {cause}")),
         TraceError::Empty => bad(format!("{name}: {error}")),
     })
 }
@@ -140,4 +157,60 @@ fn fleet(args: &ReplayArgs, pods: usize) -> Result<Fleet, Failure> {
     fleet.outages = args.fail.iter().map(|outage| outage.0).collect();
     fleet.scrape_interval = args.scrape_age.0.max(Duration::from_millis(1));
     Ok(fleet)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::cli::{CONFIGURATION, USAGE};
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        replay: ReplayArgs,
+    }
+
+    /// The exit code, and what is said.
+    fn refused(args: &[&str]) -> (String, String) {
+        let args = Cli::try_parse_from(["replay"].iter().chain(args)).unwrap().replay;
+        let Err(failure) = replayed(&args) else { panic!("it is replayed") };
+        let why = failure.message().to_owned();
+        (format!("{:?}", failure.tell()), why)
+    }
+
+    fn exit(code: u8) -> String {
+        format!("{:?}", ExitCode::from(code))
+    }
+
+    #[test]
+    fn more_prompt_tokens_than_memory_has_room_for_are_refused() {
+        let (code, why) = refused(&["--burst", "1000", "--own-tokens", "10000000"]);
+        assert_eq!(code, exit(USAGE));
+        assert!(why.starts_with("10000000000 prompt tokens in all, 4000000000 at most"), "{why}");
+    }
+
+    #[test]
+    fn a_limit_that_leaves_no_request_is_told() {
+        let line = r#"{"timestamp": 0, "input_length": 9, "output_length": 1, "hash_ids": [1]}"#;
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), line).unwrap();
+        let (code, why) = refused(&["--trace", file.path().to_str().unwrap(), "--limit", "0s"]);
+        assert_eq!(code, exit(CONFIGURATION));
+        assert!(why.ends_with("no requests in the first 0s (--limit)"), "{why}");
+    }
+
+    #[test]
+    fn a_trace_that_cannot_be_read_is_wrong_usage_and_one_that_is_no_trace_is_bad() {
+        let folder = tempfile::tempdir().unwrap();
+        let code = |path: &Path| refused(&["--trace", path.to_str().unwrap()]).0;
+        assert_eq!(code(folder.path()), exit(USAGE), "a directory");
+        let file = folder.path().join("trace");
+        assert_eq!(code(&file), exit(USAGE), "absent");
+        std::fs::write(&file, b"\xff\n").unwrap();
+        assert_eq!(code(&file), exit(CONFIGURATION), "not UTF-8");
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(code(&file), exit(CONFIGURATION), "empty");
+    }
 }

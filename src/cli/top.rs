@@ -8,7 +8,7 @@ use clap::Args;
 use reqwest::Url;
 
 use crate::cli::failure::{Failure, fault};
-use crate::cli::remote::{answer, client, page};
+use crate::cli::remote::{admin_port, answer, client, page};
 use crate::cli::{control_runtime, say};
 use crate::server::overview::Overview;
 
@@ -40,16 +40,17 @@ Examples:
   lodesman top --once --sort kv --filter llama
   lodesman top --json | jq '.endpoints[] | select(.waiting > 10) | .name'
 
-Keys: ? shows them. Decisions are kept by the picker while it is watched; those of before only with its --decision-log N.
-Without a terminal it prints once. NO_COLOR is respected.
-Exit codes: 0 good, 64 wrong usage, 70 the picker does not answer (at the start, where it prints once).";
+Keys: ? shows them. Decisions are kept by the picker while it is watched; those of before only \
+with its --decision-log N. Without a terminal it prints once. NO_COLOR is respected.
+Exit codes: 0 good, 64 wrong usage, 70 the picker does not answer (at the start, where it prints \
+once).";
 
 /// Shows endpoints, load and decisions of a running picker, live.
 #[derive(Args, Debug)]
 #[command(after_help = AFTER_HELP)]
 pub(super) struct TopArgs {
     /// The admin port of the picker.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9091")]
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9091", value_parser = admin_port)]
     at: Url,
     /// Time between two questions, at least 200ms.
     #[arg(long, value_name = "DURATION", default_value = "1s", value_parser = interval)]

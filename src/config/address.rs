@@ -36,6 +36,9 @@ pub enum BadAddress {
     /// It is a host that needs a port.
     #[error("`{0}` has no port, give one as in host:8000 or [fd00::1]:8000")]
     Portless(String),
+    /// Its port is none that can be asked.
+    #[error("`{0}` has a port that is not between 1 and 65535")]
+    Port(String),
     /// It is neither.
     #[error(
         "`{0}` is neither an IP address nor a host name nor a service such as _http._tcp.example"
@@ -69,13 +72,14 @@ impl FromStr for Address {
     type Err = BadAddress;
 
     fn from_str(text: &str) -> Result<Self, BadAddress> {
-        if let Ok(address) = text.parse() {
+        if let Ok(address) = text.parse::<SocketAddr>()
+            && address.port() > 0
+        {
             return Ok(Self::Ip(address));
         }
         match text.rsplit_once(':') {
-            Some((host, port)) if !host.contains(':') => {
-                let port = port.parse().ok().filter(|port| *port > 0);
-                Self::at(host, Some(port.ok_or_else(|| BadAddress::Portless(text.to_owned()))?))
+            Some((host, port)) if !host.contains(':') || host.ends_with(']') => {
+                Self::at(host, Some(self::port(port).map_err(|bad| bad(text.to_owned()))?))
             }
             _ => Self::at(text, None),
         }
@@ -97,6 +101,17 @@ impl fmt::Display for Name {
             Self::Host { host, port } => write!(f, "{host}:{port}"),
             Self::Service(name) => f.write_str(name),
         }
+    }
+}
+
+/// A port; else what an address with it is.
+fn port(text: &str) -> Result<u16, fn(String) -> BadAddress> {
+    match text.parse() {
+        Ok(port @ 1..) => Ok(port),
+        _ if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) => {
+            Err(BadAddress::Port)
+        }
+        _ => Err(BadAddress::Portless),
     }
 }
 
@@ -141,10 +156,13 @@ mod tests {
 
     #[test]
     fn what_is_none_is_refused() {
-        for text in
-            ["10.0.0.1", "engines", "[fd00::1]", "fd00::1", "host:0", "host:http", "host:70000"]
-        {
+        for text in ["10.0.0.1", "engines", "[fd00::1]", "fd00::1", "host:http", "host:"] {
             assert!(matches!(read(text), Err(BadAddress::Portless(_))), "{text}: {:?}", read(text));
+        }
+        for text in
+            ["host:0", "host:70000", "1.2.3.4:0", "1.2.3.4:99999", "[fd00::1]:0", "[fd00::1]:65536"]
+        {
+            assert_eq!(read(text), Err(BadAddress::Port(text.to_owned())));
         }
         for text in ["", "10.0.0.300:80", "a..b:80", "-a:80", "a b:80", "srv+engines", "fd00::g:80"]
         {

@@ -65,6 +65,7 @@ pub struct File {
 #[serde(default)]
 pub struct PluginSpec {
     /// Unique; the type when absent.
+    #[serde(deserialize_with = "or_default")]
     pub name: Option<String>,
     /// Which plugin; required.
     #[serde(rename = "type")]
@@ -90,6 +91,7 @@ pub struct Step {
     /// Name of an instance; required.
     pub plugin_ref: Option<String>,
     /// Of a scorer; 1.0 when absent.
+    #[serde(deserialize_with = "or_default")]
     pub weight: Option<f64>,
 }
 

@@ -11,11 +11,10 @@ pub use self::kubernetes::{Kubernetes, PoolGroup};
 pub use self::later::Later;
 pub use self::life::Life;
 pub use self::metrics::Metrics;
+pub use self::scrape::{MetricNames, Scrape};
 
 use crate::config::address::Address;
-use crate::config::engines::Selector;
 use crate::config::limits::LimitSettings;
-use crate::config::sources::MIN_INTERVAL;
 use crate::config::target::TargetPorts;
 use crate::pool::FailureMode;
 use crate::units::{GoDuration, Quantity, Sampling};
@@ -24,6 +23,7 @@ mod kubernetes;
 mod later;
 mod life;
 mod metrics;
+mod scrape;
 
 /// The default of the largest gRPC message: a body of 64 MiB in one message, and its envelope.
 const MESSAGE_BYTES: u64 = 65 << 20;
@@ -203,40 +203,6 @@ impl Decisions {
     }
 }
 
-/// Scraping.
-#[derive(Args, Clone, Debug)]
-pub struct Scrape {
-    /// Time between two scrapes of an endpoint, at least 50ms [default: 50ms where requests of ours are in flight, 250ms where others are, else 1s].
-    #[arg(long, value_name = "DURATION", value_parser = interval)]
-    pub refresh_metrics_interval: Option<Duration>,
-    /// Age at which a sample is stale.
-    #[arg(long, value_name = "DURATION", default_value = "2s", value_parser = duration)]
-    pub metrics_staleness_threshold: Duration,
-    /// Metric names of the default engine.
-    #[command(flatten)]
-    pub names: MetricNames,
-}
-
-/// Metric names of the default engine that replace its own. Deprecated.
-#[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
-pub struct MetricNames {
-    /// Deprecated: metric of the requests that wait.
-    #[arg(long = "total-queued-requests-metric", value_name = "METRIC")]
-    pub waiting: Option<Selector>,
-    /// Deprecated: metric of the requests that run.
-    #[arg(long = "total-running-requests-metric", value_name = "METRIC")]
-    pub running: Option<Selector>,
-    /// Deprecated: metric of the used share of the KV cache.
-    #[arg(long = "kv-cache-usage-percentage-metric", value_name = "METRIC")]
-    pub kv_usage: Option<Selector>,
-    /// Deprecated: metric whose labels are the LoRA adapters.
-    #[arg(long = "lora-info-metric", value_name = "METRIC")]
-    pub adapters: Option<Selector>,
-    /// Deprecated: metric whose labels are the size of the KV cache.
-    #[arg(long = "cache-info-metric", value_name = "METRIC")]
-    pub cache: Option<Selector>,
-}
-
 /// Logs.
 #[derive(Args, Clone, Copy, Debug)]
 pub struct Log {
@@ -299,25 +265,13 @@ impl Flags {
         command.get_arguments().filter_map(|arg| arg.get_long()).map(str::to_owned).collect()
     }
 
-    /// A sentence for each flag that was given and has no effect, or will have none some day.
+    /// A sentence for each flag that was given and has no effect, or another one, or will have none some day.
     pub fn warnings(&self) -> Vec<String> {
-        let MetricNames { waiting, running, kv_usage, adapters, cache } = &self.scrape.names;
-        let deprecated = [
-            ("total-queued-requests-metric", waiting),
-            ("total-running-requests-metric", running),
-            ("kv-cache-usage-percentage-metric", kv_usage),
-            ("lora-info-metric", adapters),
-            ("cache-info-metric", cache),
-        ];
-        let deprecated = deprecated
-            .into_iter()
-            .filter(|(_, name)| name.is_some())
-            .map(|(flag, _)| format!("--{flag} is deprecated; it holds for the default engine"));
         let ports = self.kubernetes.endpoint_target_ports.as_ref();
         let repeated = ports.and_then(TargetPorts::repeated);
         let repeated = repeated
             .map(|port| format!("--endpoint-target-ports has port {port} twice, it counts once"));
-        deprecated.chain(repeated).chain(self.later.warnings()).collect()
+        self.scrape.warnings().chain(repeated).chain(self.later.warnings()).collect()
     }
 }
 
@@ -335,10 +289,6 @@ impl FromStr for TlsVersion {
 
 fn duration(text: &str) -> Result<Duration, String> {
     text.parse().map(|GoDuration(duration)| duration).map_err(|error| format!("{error}"))
-}
-
-fn interval(text: &str) -> Result<Duration, String> {
-    duration(text).map(|interval| interval.max(MIN_INTERVAL))
 }
 
 /// Empty, as the reference's default is, means our default.

@@ -9,6 +9,15 @@ use serde::Serialize;
 /// than a third of its letters are other ones: a beginning in common alone is no likeness.
 const SIMILAR: f64 = 0.8;
 
+/// Bytes of the longest name for which a near one is searched.
+const LONGEST_NAME: usize = 64;
+
+/// Near names are searched for so many problems of a document: each search takes time, and nobody reads more of them.
+pub const MOST_SEARCHES: usize = 100;
+
+/// So many names are searched for one: all types of plugins, and the instances of a large file.
+const MOST_NAMES: usize = 1_000;
+
 /// Where a message goes over to what to write instead, and how the hint begins.
 const MARKS: [(&str, &str); 4] = [
     (", expected ", "give "),
@@ -61,10 +70,13 @@ impl Problem {
 
     /// An error as a type's own reader words it: what it says to write instead becomes the hint.
     pub fn told(path: impl Into<String>, message: &str) -> Self {
-        if let Some((what, known)) = message.split_once(", expected ")
-            && what.starts_with("unknown ")
-        {
-            return Self::error(path, what).hint(known_names(known));
+        if let Some((what, wanted)) = message.split_once(", expected ") {
+            if what.starts_with("unknown ") {
+                return Self::error(path, what).hint(known_names(wanted));
+            }
+            if wanted.starts_with("struct ") {
+                return Self::no_map(path, given(what));
+            }
         }
         if let Some(field) = message.strip_prefix("missing field ") {
             return Self::error(path, message).hint(format!("give {field}"));
@@ -75,6 +87,12 @@ impl Problem {
             }
         }
         Self::error(path, message)
+    }
+
+    /// An error where `given` stands in the place of parameters.
+    pub fn no_map(path: impl Into<String>, given: &str) -> Self {
+        Self::error(path, format!("{given} is no map of parameters"))
+            .hint("give `name: value` pairs")
     }
 
     /// The same with the known name that is nearest to `name`, if one is near.
@@ -144,6 +162,16 @@ fn known_names(known: &str) -> String {
     format!("known: {}", known.trim_start_matches("one of ").replace(" or ", ", "))
 }
 
+/// The value that serde says was given.
+fn given(what: &str) -> &str {
+    match what.strip_prefix("invalid type: ") {
+        // A struct takes a list of the right length for its fields.
+        Some("sequence") | None => "a list",
+        Some("unit value" | "null") => "nothing",
+        Some(value) => value.find(['`', '"']).and_then(|at| value.get(at..)).unwrap_or(value),
+    }
+}
+
 /// What Rust's names for types mean to somebody who writes a file.
 fn plain(wanted: &str) -> &str {
     match wanted {
@@ -160,8 +188,14 @@ fn plain(wanted: &str) -> &str {
 }
 
 fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    if name.len() > LONGEST_NAME {
+        return None;
+    }
     known
         .into_iter()
+        .take(MOST_NAMES)
+        // So many letters at least would be other ones.
+        .filter(|known| name.len().abs_diff(known.len()) <= name.len().div_ceil(3))
         .filter(|known| strsim::damerau_levenshtein(name, known) <= name.len().div_ceil(3))
         .map(|known| (strsim::jaro_winkler(name, known), known))
         .filter(|&(similarity, _)| similarity >= SIMILAR)
@@ -205,6 +239,18 @@ mod tests {
             ("n is 3, give 0 to 1", "n is 3 | give 0 to 1"),
             ("`soon` is no duration such as 2s", "`soon` is no duration | write for example 2s"),
             ("missing field `a`", "missing field `a` | give `a`"),
+            (
+                "invalid type: integer `5`, expected struct Queue",
+                "`5` is no map of parameters | give `name: value` pairs",
+            ),
+            (
+                "invalid type: floating point `1.5`, expected struct Queue with 2 elements",
+                "`1.5` is no map of parameters | give `name: value` pairs",
+            ),
+            (
+                "invalid length 0, expected struct Queue with 1 element",
+                "a list is no map of parameters | give `name: value` pairs",
+            ),
             ("something else", "something else | "),
         ] {
             assert_eq!(hint(message), expected);
@@ -224,5 +270,17 @@ mod tests {
         let hint = |name, known| Problem::error("", "").nearest(name, [known]).hint;
         assert_eq!(hint("xyz", "queue-scorer"), None);
         assert_eq!(hint("models-responder", "models-data-source"), None);
+    }
+
+    #[test]
+    fn no_near_name_is_searched_for_what_is_no_name() {
+        let hint = |length: usize| {
+            let (name, known) = ("a".repeat(length), "a".repeat(length - 1));
+            Problem::error("", "").nearest(&name, [known.as_str()]).hint
+        };
+        assert_eq!(hint(LONGEST_NAME).map(|hint| hint.starts_with("did you mean")), Some(true));
+        assert_eq!(hint(LONGEST_NAME + 1), None);
+        let known = std::iter::repeat_n("zzz", MOST_NAMES).chain(["queue-scorer"]);
+        assert_eq!(Problem::error("", "").nearest("queue-scoer", known).hint, None);
     }
 }

@@ -12,7 +12,7 @@ use serde::de::{
 };
 use serde::forward_to_deserialize_any;
 
-use crate::config::problem::Problem;
+use crate::config::problem::{MOST_SEARCHES, Problem};
 use crate::config::tree::{Node, Value, item, member};
 
 /// Reads a document; what could not be read is as if it were absent, and is a problem.
@@ -71,6 +71,13 @@ impl<'a> Reader<'a> {
 
     fn report(&self, problem: Problem) {
         self.problems.borrow_mut().push(problem);
+    }
+
+    /// Reports a problem of `name`, with what may have been meant.
+    fn misnamed(&self, problem: Problem, name: &str, known: &[&str]) {
+        let search = self.problems.borrow().len() < MOST_SEARCHES;
+        let near = if search { problem.nearest(name, known.iter().copied()) } else { problem };
+        self.report(near.or_hint(format!("known: {}", known.join(", "))));
     }
 
     fn inside(&self, node: &'a Node, path: String) -> Self {
@@ -157,8 +164,7 @@ impl<'de> Deserializer<'de> for Reader<'_> {
             return self.reporting(|_| visitor.visit_enum(variant));
         }
         let problem = Problem::error(&self.path, format!("`{text}` is unknown"));
-        let known = format!("known: {}", variants.join(", "));
-        self.report(problem.nearest(text, variants.iter().copied()).or_hint(known));
+        self.misnamed(problem, text, variants);
         Err(Failed::Reported)
     }
 
@@ -208,8 +214,7 @@ impl<'de> MapAccess<'de> for Members<'_, '_> {
             let path = member(&self.reader.path, name);
             if let Some(fields) = self.fields.filter(|fields| !fields.contains(&name.as_str())) {
                 let problem = Problem::error(path, format!("unknown field `{name}`"));
-                let known = || format!("known: {}", fields.join(", "));
-                self.reader.report(problem.nearest(name, fields.iter().copied()).or_hint(known()));
+                self.reader.misnamed(problem, name, fields);
                 continue;
             }
             self.value = Some(self.reader.inside(node, path));
@@ -233,6 +238,11 @@ impl<T> Readable<T> {
     /// The items that could be read, with their positions in the document.
     pub fn iter(&self) -> impl Iterator<Item = (usize, &T)> {
         self.0.iter().enumerate().filter_map(|(at, item)| Some((at, item.as_ref()?)))
+    }
+
+    /// Whether all items could be read.
+    pub fn whole(&self) -> bool {
+        self.0.iter().all(Option::is_some)
     }
 
     /// How many items there are, readable or not.

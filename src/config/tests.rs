@@ -306,6 +306,69 @@ fn a_document_that_is_deep_or_multiplies_itself_is_refused() {
     }
 }
 
+#[test]
+fn a_thousand_plugins_are_no_document_too_large() {
+    let plugin = |n: usize| {
+        format!("- {{name: p{n}, type: active-request-scorer, parameters: {{maxBusyScore: 1}}}}\n")
+    };
+    let plugins: String = (0..1_000).map(plugin).collect();
+    assert!(with_header(&format!("plugins:\n{plugins}")).is_ok());
+}
+
+#[test]
+fn what_stands_in_the_place_of_parameters_is_told_as_it_is_written() {
+    refused(
+        "plugins:\n- {type: queue-scorer, parameters: 5}\n- {type: random-picker, parameters: [1]}\n\
+         - {type: file-discovery, parameters: here}\n\
+         - {type: session-affinity-scorer, parameters: {sessionIdConfig: true}}\n",
+        &expect![[r#"
+            epp.yaml:4: error: plugins[0].parameters: `5` is no map of parameters (give `name: value` pairs)
+            epp.yaml:5: error: plugins[1].parameters: a list is no map of parameters (give `name: value` pairs)
+            epp.yaml:6: error: plugins[2].parameters: "here" is no map of parameters (give `name: value` pairs)
+            epp.yaml:6: warning: plugins[2]: `file-discovery` has no effect: it is not in dataLayer.discovery (name it there, or leave it out)
+            epp.yaml:7: error: plugins[3].parameters.sessionIdConfig: `true` is no map of parameters (give `name: value` pairs)
+            epp.yaml:7: warning: plugins[3].parameters.sessionIdConfig: has no effect with the strategy encoded_endpoint_header (write strategy: session_id)
+        "#]],
+    );
+}
+
+#[test]
+fn an_entry_that_cannot_be_read_is_its_only_problem() {
+    let profile = |step: &str| {
+        format!(
+            "plugins: [{{type: queue-scorer}}]\nschedulingProfiles:\n- name: a\n  plugins: [{step}]\n"
+        )
+    };
+    let refusals = |step: &str| rendered(&with_header(&profile(step)).expect_err("has errors"));
+    let place = "epp.yaml:6: error: schedulingProfiles[0].plugins[0]";
+    for (step, expected) in [
+        (
+            "{pluginRef: queue-scorer, weight: \"2\"}",
+            ".weight: invalid type: string \"2\" (give a number)",
+        ),
+        ("{pluginRef: queue-scorer, weight: .nan}", ".weight: is not a finite number (give one)"),
+        ("{pluginRef: [queue-scorer]}", ".pluginRef: invalid type: sequence (give a text)"),
+        ("queue-scorer", ": is not a map of fields (give `name: value` pairs)"),
+    ] {
+        assert_eq!(refusals(step), format!("{place}{expected}\n"));
+    }
+}
+
+#[test]
+fn a_near_name_is_searched_for_the_first_references_only() {
+    let filter = |n: usize| {
+        format!(
+            "- {{name: p{n}, type: prefix-cache-scorer, parameters: {{prefixMatchInfoProducerName: tokns}}}}\n"
+        )
+    };
+    let filters: String = (0..=problem::MOST_SEARCHES).map(filter).collect();
+    let problems =
+        with_header(&format!("plugins:\n- {{name: tokens, type: queue-scorer}}\n{filters}"));
+    let told = rendered(&problems.expect_err("has errors"));
+    let near = told.lines().filter(|line| line.contains("did you mean `tokens`?"));
+    assert_eq!(near.count(), problem::MOST_SEARCHES);
+}
+
 // FR-126
 #[test]
 fn every_mistake_in_parameters_is_told_with_its_line() {

@@ -4,10 +4,21 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde_saphyr::Spanned;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::options::NonFiniteFloatPolicy;
+use serde_saphyr::{Error, Spanned};
 
 use crate::config::problem::Problem;
+
+/// Values of a document, with those that its aliases stand for: 10,000 endpoints, each with a namespace and a label, are
+/// 130,000.
+const MOST_VALUES: usize = 150_000;
+
+/// Parser events that the aliases of a document stand for, about one a value: a few for each of 1,000 plugins.
+const MOST_REPEATED: usize = 20_000;
+
+/// Bytes of texts with those that aliases stand for: four times the longest file.
+const MOST_TEXT: usize = 4 << 20;
 
 /// A value and where it stands.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -41,9 +52,17 @@ pub enum Value {
 /// Parses a document of one YAML or JSON value; an empty one is null.
 ///
 /// # Errors
-/// When the text is not YAML, or a name stands twice in a map; at its line.
+/// When the text is not YAML, a name stands twice in a map, or it is too large with what its aliases stand for; at its
+/// line.
 pub fn parse(text: &str) -> Result<Node, Vec<Problem>> {
     let options = serde_saphyr::options! {
+        budget: serde_saphyr::budget! {
+            max_nodes: MOST_VALUES,
+            max_recorded_anchor_events: MOST_VALUES,
+            max_total_scalar_bytes: MOST_TEXT,
+            max_recorded_anchor_bytes: MOST_TEXT,
+        },
+        alias_limits: serde_saphyr::alias_limits! { max_total_replayed_events: MOST_REPEATED },
         with_snippet: false,
         non_finite_float_policy: NonFiniteFloatPolicy::PassThrough,
     };
@@ -51,20 +70,72 @@ pub fn parse(text: &str) -> Result<Node, Vec<Problem>> {
     node.map(Option::unwrap_or_default).map_err(|error| vec![problem(&error)])
 }
 
-fn problem(error: &serde_saphyr::Error) -> Problem {
-    let message = if let serde_saphyr::Error::DuplicateMappingKey { key: Some(key), .. } = error {
-        format!("`{key}` stands twice")
-    } else {
-        error.to_string()
-    };
-    // The place is said by the problem itself.
-    let message = message.split(" at line ").next().unwrap_or_default();
-    let line = error.location().map(|location| location.line());
-    Problem { line, ..Problem::error("", message) }
+fn problem(error: &Error) -> Problem {
+    let line = error.location().map(|location| location.line()).filter(|line| *line > 0);
+    Problem { line, ..told(error) }
+}
+
+/// What is wrong; what the reader tells programmers is put in other words.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other messages are for everybody")]
+fn told(error: &Error) -> Problem {
+    match error.without_snippet() {
+        Error::AliasError { error, .. } => told(error),
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            Problem::error("", format!("`{key}` stands twice"))
+        }
+        Error::DuplicateMappingKey { key: None, .. } => {
+            Problem::error("", "a name stands twice in a map")
+        }
+        Error::MultipleDocuments { .. } => {
+            Problem::error("", "there is more than one document in the file").hint("give one")
+        }
+        Error::RecursiveReferencesRequireWeakTypes { .. } => {
+            let problem = Problem::error("", "an alias refers to what contains it");
+            problem.hint("write out what is meant")
+        }
+        Error::AliasReplayCounterOverflow { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasExpansionLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => repetitive(),
+        Error::Budget { breach, .. } => beyond(breach),
+        other => {
+            // The place is said by the problem itself.
+            let message = other.to_string();
+            Problem::error("", message.split(" at line ").next().unwrap_or_default())
+        }
+    }
+}
+
+/// The problem of a document beyond a limit.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the other limits are far beyond a file's")]
+fn beyond(breach: &BudgetBreach) -> Problem {
+    match breach {
+        BudgetBreach::Nodes { .. } => {
+            let message = format!("has more than {MOST_VALUES} values, or its aliases make it so");
+            Problem::error("", message)
+        }
+        BudgetBreach::Depth { .. } => Problem::error("", "is nested too deeply"),
+        BudgetBreach::Aliases { .. }
+        | BudgetBreach::Anchors { .. }
+        | BudgetBreach::AliasAnchorRatio { .. }
+        | BudgetBreach::RecordedAnchorEvents { .. }
+        | BudgetBreach::RecordedAnchorBytes { .. } => repetitive(),
+        _ => Problem::error("", "has more text than a file may have, or its aliases make it so"),
+    }
+}
+
+fn repetitive() -> Problem {
+    Problem::error("", "its aliases repeat too much").hint("write out what they stand for")
 }
 
 impl Node {
-    /// The line of every place in the document by its path.
+    /// The value under a name, where this is a map that has it.
+    pub fn member(&self, name: &str) -> Option<&Self> {
+        let Value::Map(members) = &self.value else { return None };
+        members.iter().find(|(known, _)| known == name).map(|(_, node)| node)
+    }
+
+    /// The line of every place in the document by its path; an empty document has none.
     pub fn lines(&self) -> BTreeMap<String, u64> {
         let mut lines = BTreeMap::new();
         self.collect(String::new(), &mut lines);
@@ -86,7 +157,9 @@ impl Node {
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::NotFinite | Value::Text(_) => {
             }
         }
-        lines.insert(path, self.line);
+        if self.line > 0 {
+            lines.insert(path, self.line);
+        }
     }
 }
 
@@ -191,6 +264,7 @@ mod tests {
         assert_eq!(parse("{\"a\": [true, -1, 0.5]}").unwrap().lines().len(), 5);
         assert_eq!(parse("").unwrap(), Node::default());
         assert_eq!(parse("# nothing\n").unwrap().value, Value::Null);
+        assert_eq!(parse("").unwrap().lines().len(), 0, "it has no line");
     }
 
     #[test]
@@ -199,5 +273,43 @@ mod tests {
         assert!(problem.line.is_some_and(|line| line >= 2), "{problem:?}");
         let twice = &parse("a: 1\nb: 2\na: 3\n").unwrap_err()[0];
         assert_eq!((twice.line, twice.message.contains('a')), (Some(3), true), "{twice:?}");
+    }
+
+    fn refusal(text: &str) -> String {
+        parse(text).unwrap_err()[0].in_file("f").to_string()
+    }
+
+    /// A list that is `width` times the one before it, `levels` times over.
+    fn bomb(levels: usize, width: usize) -> String {
+        let level =
+            |n: usize| format!("- &a{n} [{}]\n", vec![format!("*a{}", n - 1); width].join(","));
+        format!("- &a0 [x]\n{}", (1..=levels).map(level).collect::<String>())
+    }
+
+    #[test]
+    fn what_aliases_multiply_is_refused_long_before_it_is_large() {
+        for (levels, width) in [(10, 3), (10, 9)] {
+            let text = bomb(levels, width);
+            assert!(text.len() < 600);
+            let told = refusal(&text);
+            assert!(told.contains("its aliases repeat too much (write out"), "{told}");
+        }
+        let shared = format!("- &a {{labels: {{a: b}}}}\n{}", "- *a\n".repeat(99));
+        assert!(parse(&shared).is_ok(), "one that a hundred share is no bomb");
+        let long = format!("- &a {}\n{}", "x".repeat(1 << 19), "- *a\n".repeat(20));
+        assert!(refusal(&long).contains("more text than a file may have"), "{}", refusal(&long));
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_without_the_words_of_a_library() {
+        let large = format!("[{}]", "1,".repeat(MOST_VALUES));
+        assert_eq!(
+            refusal(&large),
+            "f:1: error: has more than 150000 values, or its aliases make it so"
+        );
+        let two = refusal("a: 1\n---\nb: 2\n");
+        assert!(two.ends_with("there is more than one document in the file (give one)"), "{two}");
+        let within = refusal("a: &a [*a]\n");
+        assert!(within.contains(" an alias refers to what contains it ("), "{within}");
     }
 }

@@ -7,7 +7,8 @@ use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
 use crate::config::reader::{Readable, read};
-use crate::config::{Address, Problem, problem, tree};
+use crate::config::tree::{self, Node, Value};
+use crate::config::{Address, Problem, problem};
 use crate::discovery::{Member, NAMESPACE};
 
 /// What a file says.
@@ -22,15 +23,12 @@ pub struct Listing {
 /// Reads the text of a file.
 ///
 /// # Errors
-/// When it is no YAML, or no map with `endpoints`: what is wrong with it, by line.
+/// When it is no YAML, no map with a list of `endpoints`, or none of what it lists can be used: what is wrong with it, by
+/// line.
 pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
     let tree = tree::parse(text)?;
     let (document, mut problems) = read::<Document>(&tree);
-    if !tree.lines().contains_key("endpoints") {
-        problems
-            .push(Problem::error("", "has no `endpoints`").hint("write `endpoints: []` for none"));
-    }
-    let unusable = problems.iter().any(|problem| matches!(problem.path.as_str(), "" | "endpoints"));
+    problems.extend(unlisted(&tree));
     let mut listing = Listing::default();
     let mut taken = Taken::default();
     for (at, entry) in document.endpoints.iter() {
@@ -41,12 +39,26 @@ pub fn parse(text: &str) -> Result<Listing, Vec<Problem>> {
             }
         }
     }
+    if problems.is_empty() {
+        return Ok(listing);
+    }
     problem::locate(&mut problems, &tree.lines());
     problems.sort_by_key(|problem| problem.line);
-    if unusable {
+    // A list of which nothing is left says that it is wrong, not that there is no endpoint.
+    if listing.members.is_empty() {
         return Err(problems);
     }
     Ok(Listing { problems, ..listing })
+}
+
+/// The problem of a file without a list, of which nobody knows whether it means none.
+fn unlisted(tree: &Node) -> Option<Problem> {
+    let problem = match tree.member("endpoints") {
+        None => Problem::error("", "has no `endpoints`"),
+        Some(Node { value: Value::Null, .. }) => Problem::error("endpoints", "is null"),
+        Some(_) => return None,
+    };
+    Some(problem.hint("write `endpoints: []` for none"))
 }
 
 /// The file as it is written.

@@ -64,6 +64,87 @@ fn no_endpoints_are_a_list_and_no_document_is_none() {
     }
 }
 
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err()[0].in_file("f").to_string()
+}
+
+#[test]
+fn a_list_of_which_no_entry_can_be_used_is_no_list() {
+    for (entry, expected) in [
+        (
+            "{name: a, addres: 10.0.0.1, port: 8000}",
+            "f:2: error: endpoints[0].addres: unknown field",
+        ),
+        (
+            "{name: a, address: 10.0.0.1, port: \"0\"}",
+            "f:2: error: endpoints[0].port: is not between",
+        ),
+        (
+            "{name: a, address: 10.0.0.1, port: 8, labels: {x: 5}}",
+            "f:2: error: endpoints[0].labels.x: invalid type",
+        ),
+        (
+            "{name: a, address: 10.0.0.1}",
+            "f:2: error: endpoints[0].address: `10.0.0.1` has no port",
+        ),
+        ("nothing", "f:2: error: endpoints[0]: is not a map"),
+    ] {
+        let told = refusal(&format!("endpoints:\n- {entry}\n"));
+        assert!(told.starts_with(expected), "{told}");
+        let good = format!("endpoints:\n- {entry}\n- {{name: b, address: 10.0.0.2, port: 8}}\n");
+        assert_eq!(addresses(&parse(&good).unwrap()), ["10.0.0.2:8"]);
+    }
+}
+
+#[test]
+fn nothing_in_the_place_of_a_list_is_no_list() {
+    let hint = "(write `endpoints: []` for none)";
+    for null in ["endpoints:\n", "endpoints: null\n", "endpoints: ~\n"] {
+        assert_eq!(refusal(null), format!("f:1: error: endpoints: is null {hint}"));
+    }
+    for empty in ["", "# nothing\n"] {
+        assert_eq!(
+            refusal(empty),
+            format!("f: error: has no `endpoints` {hint}"),
+            "without a line"
+        );
+    }
+}
+
+#[test]
+fn ten_thousand_endpoints_are_no_file_too_large() {
+    let entry = |n: usize| {
+        format!(
+            "- {{name: pod-{n}, namespace: prod, address: 10.0.{}.{}, port: 8000, labels: {{tier: gold}}}}\n",
+            n / 256,
+            n % 256
+        )
+    };
+    let text: String = (0..10_000).map(entry).collect();
+    let text = format!("endpoints:\n{text}");
+    assert!(text.len() as u64 <= LONGEST_FILE);
+    let listing = parse(&text).unwrap();
+    assert_eq!((listing.members.len(), listing.problems), (10_000, vec![]));
+}
+
+#[test]
+fn the_runtime_goes_on_while_a_file_is_read() {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.max_blocking_threads(1).build().unwrap().block_on(async {
+        let (release, released) = std::sync::mpsc::channel::<()>();
+        let slow = tokio::task::spawn_blocking(move || released.recv());
+        let mut reading = std::pin::pin!(read(PathBuf::new(), document(&[("a", 1)])));
+        tokio::select! {
+            biased;
+            listing = &mut reading => panic!("read where the runtime runs: {listing:?}"),
+            () = tokio::task::yield_now() => {}
+        }
+        release.send(()).unwrap();
+        slow.await.unwrap().unwrap();
+        assert_eq!(reading.await.unwrap().members.len(), 1);
+    });
+}
+
 #[test]
 fn listed_endpoints_are_named_by_their_addresses() {
     let addresses = ["10.0.0.1:8000", "[fd00::1]:1", "engines.example:80", "_http._tcp.example"];
@@ -134,10 +215,12 @@ async fn a_swapped_config_map_is_seen_in_half_a_second_and_rubbish_keeps_the_lis
     let (ports, took) = following.next().await;
     assert_eq!(ports, [1, 2]);
     assert!(took < Duration::from_secs(2), "{took:?}, nominally 400 ms");
-    mount.swap("endpoints: [");
-    tokio::time::timeout(Duration::from_secs(1), following.events.recv())
-        .await
-        .expect_err("no list");
+    for rubbish in ["endpoints: [", "endpoints:\n- {name: c, addres: 127.0.0.1, port: 3}\n"] {
+        mount.swap(rubbish);
+        tokio::time::timeout(Duration::from_secs(1), following.events.recv())
+            .await
+            .expect_err("no list");
+    }
     mount.swap(&document(&[("c", 3)]));
     assert_eq!(following.next().await.0, [3]);
 }
@@ -166,6 +249,9 @@ async fn a_file_not_watched_is_read_once_and_must_be_good() {
     std::fs::write(&path, "endpoints: 7").unwrap();
     let error = follow(file.clone(), sender.clone()).await.unwrap_err().to_string();
     assert!(error.contains("endpoints.yaml:1: error: endpoints:"), "{error}");
+    std::fs::write(&path, "endpoints: [7, 8, 9]").unwrap();
+    let error = follow(file.clone(), sender.clone()).await.unwrap_err().to_string();
+    assert!(error.ends_with(", and 2 more"), "{error}");
     std::fs::write(&path, document(&[("a", 1)])).unwrap();
     follow(file.clone(), sender.clone()).await.unwrap();
     assert!(matches!(events.try_recv(), Ok(Event::Endpoints(list)) if list.len() == 1));

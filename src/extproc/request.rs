@@ -467,13 +467,13 @@ fn set_length(change: &mut Change, len: usize) {
     }
 }
 
-/// The API that the path names; without a path none, which leaves it to the body, unless no parser could read that.
+/// The API that the path names; without a path none, which leaves it to the body, unless no parser could read that. What
+/// comes through a tunnel is no body.
 fn api_of(line: Line<'_>, parsers: Parsers) -> Option<Api> {
+    let method = String::from_utf8_lossy(line.method.unwrap_or(b"POST"));
     match line.path.map(String::from_utf8_lossy) {
-        Some(path) => {
-            let method = String::from_utf8_lossy(line.method.unwrap_or(b"POST"));
-            Some(Api::of(&path, &method, parsers))
-        }
+        _ if method == "CONNECT" => Some(Api::Passthrough),
+        Some(path) => Some(Api::of(&path, &method, parsers)),
         None => (!parsers.contains(Parsers::GUESSED)).then_some(Api::Passthrough),
     }
 }

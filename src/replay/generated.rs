@@ -11,6 +11,9 @@ use crate::sim::engine::AdapterId;
 /// Share of the fleet's caches that the prefixes of [`Kind::Shareable`] fill together: they fit, if each is kept once.
 const FILLED: f64 = 0.8;
 
+/// Prompt tokens of all requests together that are made up: their hashes take 2.5 GB for each run at a time.
+pub const MOST_MADE_UP: u64 = 4_000_000_000;
+
 /// Above the ids of prefixes.
 const OWN_CONTENT: u64 = 1 << 32;
 
@@ -42,6 +45,15 @@ pub struct Shape {
     pub own_tokens: usize,
     /// Tokens that each generates.
     pub output_tokens: usize,
+}
+
+impl Shape {
+    /// Prompt tokens of all requests together, at most.
+    pub fn prompt_tokens(&self) -> u64 {
+        let sum = |a: usize, b: usize| a.saturating_add(b) as u64;
+        let each = sum(self.prefix_tokens, self.own_tokens);
+        sum(self.warm_up, self.requests).saturating_mul(each)
+    }
 }
 
 impl Kind {
@@ -210,6 +222,19 @@ mod tests {
             let expected = 1.0 / f64::from(rank) / all;
             assert!((of(rank - 1) - expected).abs() < 0.04, "rank {rank}");
         }
+    }
+
+    #[test]
+    fn usual_shapes_can_be_made_up() {
+        let kinds =
+            [Kind::Shareable(1.0), Kind::HotPrefix(1.0), Kind::Burst(1_000_000), Kind::Adapters(1)];
+        for kind in kinds {
+            assert!(kind.shape().prompt_tokens() <= MOST_MADE_UP, "{kind:?}");
+        }
+        let all = Kind::Shareable(1.0).shape().prompt_tokens();
+        assert_eq!(all, 24_000 * 2_200, "those that warm the caches too");
+        let endless = Shape { own_tokens: usize::MAX, ..Kind::Shareable(1.0).shape() };
+        assert!(endless.prompt_tokens() > MOST_MADE_UP, "without an overflow");
     }
 
     #[test]

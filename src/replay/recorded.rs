@@ -37,16 +37,17 @@ impl Recorded {
         Ok(Some(Self { header, lines: Vec::new() }))
     }
 
-    /// Takes the next line.
+    /// Takes the next line; when its request came, in seconds since the file was begun.
     ///
     /// # Errors
     /// When it is no request; says why.
-    pub(super) fn add(&mut self, line: &str) -> Result<(), String> {
+    pub(super) fn add(&mut self, line: &str) -> Result<f64, String> {
         let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
         length("prompt_tokens", line.prompt_tokens)?;
         length("output_tokens", line.output_tokens)?;
+        let at = line.at_ms / 1_000.0;
         self.lines.push(line);
-        Ok(())
+        Ok(at)
     }
 
     /// All requests; the first of them arrives at 0.

@@ -85,7 +85,10 @@ fn padded(cells: &[String], line: usize, words: bool) -> String {
 fn with_spread(row: &Row, figure: fn(&Figures) -> f64) -> String {
     let mean = figure(&row.figures);
     let apart = figure(&row.spread) / 2.0;
-    if row.seeds < 2 { short(mean) } else { format!("{} ±{apart:.*}", short(mean), places(mean)) }
+    if row.seeds < 2 || mean.is_nan() || apart.is_nan() {
+        return short(mean);
+    }
+    format!("{} ±{apart:.*}", short(mean), places(mean))
 }
 
 /// Three digits at least, none that says nothing.
@@ -151,6 +154,19 @@ mod tests {
             default      0.70  12.3 ±6.2    457 ±228    7890 ±3945     12.3   457   7890          -   457   7890  12.3%        -   1.25        1000
             round-robin  0.70    123 ±62  4567 ±2284  78900 ±39450      123  4567  78900          -  4567  78900  12.3%        -   1.25        1000
         "]].assert_eq(&report.to_string());
+    }
+
+    #[test]
+    fn figures_that_do_not_exist_have_no_spread() {
+        let mut none = row("default", 1.0);
+        none.figures.ttft_ms = Percentiles { p50: f64::NAN, p90: f64::NAN, p99: f64::NAN };
+        none.spread.ttft_ms = none.figures.ttft_ms;
+        let table = Report { runs: vec![none] }.to_string();
+        assert!(!table.contains("NaN") && !table.contains('±'), "{table}");
+        assert!(
+            table.lines().next_back().unwrap().starts_with("default  0.70        -    -    -"),
+            "{table}"
+        );
     }
 
     #[test]

@@ -3,8 +3,24 @@
 use std::{net::IpAddr, path::PathBuf, str::FromStr, time::Duration};
 
 use anyhow::{Context, ensure};
+use clap::builder::RangedU64ValueParser;
 
 use super::{engine::EngineSpec, page::Dialect};
+
+/// A whole number in a range: beyond, numbers exhaust memory or have no meaning.
+type Whole = RangedU64ValueParser<usize>;
+
+/// Servers in a process: a file descriptor each at least.
+const MOST_SERVERS: u64 = 65_536;
+
+/// Tokens of a step.
+const MOST_TOKENS: u64 = 10_000_000;
+
+/// Tokens of a cache: a thousand accelerators together have no more.
+const MOST_KV_TOKENS: u64 = 1_000_000_000;
+
+/// Sequences, adapters and tokens of a block.
+const MOST: u64 = 65_536;
 
 /// Run simulated model servers: real HTTP, true scheduling, cache and metrics, no model.
 ///
@@ -18,7 +34,7 @@ use super::{engine::EngineSpec, page::Dialect};
 #[derive(Clone, Debug, clap::Args)]
 pub struct SimArgs {
     /// Number of servers.
-    #[arg(long, default_value_t = 1)]
+    #[arg(long, default_value_t = 1, value_parser = Whole::new().range(1..=MOST_SERVERS))]
     pub servers: usize,
     /// Address of the first server; each further one has the next address.
     #[arg(long, default_value = "127.0.0.1")]
@@ -62,7 +78,6 @@ impl SimArgs {
     /// # Errors
     /// When a number makes no sense, or `--slow` names a server that there is not.
     pub fn engine_specs(&self) -> anyhow::Result<Vec<EngineSpec>> {
-        ensure!(self.servers > 0, "--servers must be at least 1");
         ensure!(positive(self.time_scale), "--time-scale must be above 0");
         ensure!(!self.models.is_empty(), "--model must be given");
         let mut specs = vec![self.engine.spec()?; self.servers];
@@ -80,19 +95,19 @@ impl SimArgs {
 #[command(next_help_heading = "Engine")]
 pub struct EngineArgs {
     /// Tokens that one step computes at most.
-    #[arg(long, default_value_t = 2_048)]
+    #[arg(long, default_value_t = 2_048, value_parser = Whole::new().range(1..=MOST_TOKENS))]
     pub max_num_batched_tokens: usize,
     /// Requests that run at once at most.
-    #[arg(long, default_value_t = 256)]
+    #[arg(long, default_value_t = 256, value_parser = Whole::new().range(1..=MOST))]
     pub max_num_seqs: usize,
     /// Size of the key-value cache in tokens.
-    #[arg(long, default_value_t = 400_000)]
+    #[arg(long, default_value_t = 400_000, value_parser = Whole::new().range(1..=MOST_KV_TOKENS))]
     pub kv_tokens: usize,
     /// Tokens in a cache block.
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = 16, value_parser = Whole::new().range(1..=MOST))]
     pub block_size: usize,
     /// Adapters on the accelerator at once.
-    #[arg(long, default_value_t = 4)]
+    #[arg(long, default_value_t = 4, value_parser = Whole::new().range(..=MOST))]
     pub max_loras: usize,
     /// Milliseconds to load an adapter, during which the engine stands still.
     #[arg(long, default_value_t = 150.0)]
@@ -110,9 +125,6 @@ pub struct EngineArgs {
 
 impl EngineArgs {
     fn spec(&self) -> anyhow::Result<EngineSpec> {
-        ensure!(self.max_num_batched_tokens > 0, "--max-num-batched-tokens must be at least 1");
-        ensure!(self.max_num_seqs > 0, "--max-num-seqs must be at least 1");
-        ensure!(self.block_size > 0, "--block-size must be at least 1");
         ensure!(self.kv_tokens >= self.block_size, "--kv-tokens must hold a block");
         let rate = self.prefill_tokens_per_second;
         ensure!(positive(rate), "--prefill-tokens-per-second must be above 0");

@@ -26,6 +26,11 @@ fn args(line: &str) -> SimArgs {
     Cli::try_parse_from(["sim", "--port=0"].into_iter().chain(line.split_whitespace())).unwrap().sim
 }
 
+/// What is said of a value of a flag that cannot be.
+fn refused(flag: &str, value: &str) -> String {
+    Cli::try_parse_from(["sim", flag, value]).err().unwrap().to_string()
+}
+
 /// A fleet that runs, and a client for it.
 struct Sim {
     fleet: Fleet,

@@ -1,14 +1,14 @@
 //! Writes what is to be recorded into a file, on a thread of its own.
 //!
 //! A file that has half of the bytes that are allowed becomes `FILE.1`, in place of the one before, and a new one is
-//! begun, under a new key. Whole lines are written, several at once while many requests pass. When the file cannot be
+//! begun, under a new key; so it is when the file was removed or renamed. Whole lines are written, several at once while many requests pass. When the file cannot be
 //! written, what is half written is cut off and the recording is over: the disk may be full, and nobody is to wait for it.
 
 use std::ffi::OsString;
 use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::{Builder, JoinHandle};
 use std::time::Instant;
@@ -136,7 +136,8 @@ impl Writer {
         let batch = self.batch.len() as u64;
         let goes_on = |part: &Part| {
             let full = part.output.regular && part.output.written + batch >= room;
-            !full && part.blocks == blocks
+            let there = batch > 0 || part.output.is_at(&self.settings.file);
+            !full && there && part.blocks == blocks
         };
         let part = match self.part.take_if(|part| goes_on(part)) {
             Some(part) => part,
@@ -186,6 +187,13 @@ impl Output {
             file.set_len(0)?;
         }
         Ok(Self { file, written: 0, regular })
+    }
+
+    /// Whether it is still what a reader finds.
+    fn is_at(&self, path: &Path) -> bool {
+        let id = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
+        let (ours, found) = (self.file.metadata().map(id), path.metadata().map(id));
+        !self.regular || ours.is_ok_and(|ours| found.is_ok_and(|found| ours == found))
     }
 
     /// Writes all, or leaves the file as it was.
@@ -375,6 +383,22 @@ mod tests {
         assert_eq!((lines(&predecessor(&file)).len(), lines(&file).len()), (2, 2));
         assert!(lines(&file)[0].contains(r#""block_tokens":128"#));
         assert_eq!((metrics.written.get(), metrics.dropped.get()), (2, 1));
+    }
+
+    #[test]
+    fn a_file_that_was_removed_or_renamed_is_begun_anew() {
+        let folder = tempfile::tempdir().unwrap();
+        let (file, away) = (folder.path().join("trace"), folder.path().join("away"));
+        let mut writer = Writer::new(settings(&file, 1 << 20), metrics());
+        let mut record = |hash| writer.take(passed(hash)).and_then(|()| writer.write()).unwrap();
+        record(1);
+        std::fs::remove_file(&file).unwrap();
+        record(2);
+        std::fs::rename(&file, &away).unwrap();
+        record(3);
+        record(4);
+        assert_eq!((lines(&away).len(), lines(&file).len()), (2, 3));
+        assert!(!predecessor(&file).exists());
     }
 
     #[test]

@@ -117,7 +117,9 @@ async fn last_good_list_stays_when_the_file_breaks_or_vanishes() {
     let mut mount = Mount::new(&listing(&fleet.servers));
     let mut picker = picker(&mount).await;
     let envoy = Envoy::start(&duplex(&picker, &fleet)).await.unwrap();
-    for (text, count) in [(Some("{"), 1), (Some("endpoints: 5"), 2), (None, 3)] {
+    let useless = "endpoints: [{name: a, addres: 127.0.0.1, port: '80'}]";
+    for (text, count) in [(Some("{"), 1), (Some("endpoints: 5"), 2), (Some(useless), 3), (None, 4)]
+    {
         match text {
             Some(text) => mount.swap(text),
             None => mount.vanish(),

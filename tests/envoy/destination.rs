@@ -95,7 +95,7 @@ async fn server_that_the_gateway_took_instead_is_charged() {
     assert_eq!(total(&picker, "lodesman_fallback_served_total", "").await.unwrap(), 1);
 }
 
-// FR-012
+// FR-012, FR-045
 #[tokio::test]
 async fn forged_headers_neither_steer_nor_arrive() {
     let fleet = fleet(2, "--time-scale 50").await;

@@ -38,7 +38,7 @@ async fn replicated(fleet: &Fleet, health_check: Option<HealthCheck>) -> ([Lodes
     (pickers, envoy)
 }
 
-/// Sends a signal that stops or continues a process.
+/// Sends a signal to a process.
 fn signal(picker: &Lodesman, name: &str) {
     let id = picker.process.id().to_string();
     assert!(Command::new("kill").args([name, &id]).status().unwrap().success());
@@ -115,7 +115,7 @@ async fn drain_serves_new_requests_and_lets_open_answers_end() {
     let request = Request::post(CHAT).body(Body::full(chat(300, true).to_string())).unwrap();
     let mut open = stage.client().send(request).await.unwrap();
     open.chunk().await.unwrap().unwrap();
-    stage.picker.process.terminate().unwrap();
+    signal(&stage.picker, "-HUP");
     let metrics = Client::http1(stage.picker.metrics);
     let unready = eventually(SOON, async || {
         let answer = metrics.get("/readyz").await?;
@@ -188,4 +188,16 @@ async fn picker_that_knows_no_endpoints_yet_steps_aside_where_that_can_help() {
     });
     served.await.unwrap();
     at_rest(&picker).await;
+}
+
+#[tokio::test]
+async fn second_signal_ends_a_drain_at_once_and_that_is_told() {
+    let fleet = fleet(1, "").await;
+    let mut picker = picker(&fleet.servers, "--drain-timeout 1h").await;
+    for (name, told) in [("-TERM", "draining"), ("-INT", "second signal")] {
+        signal(&picker, name);
+        let line = |lines: &[&str]| lines.iter().any(|line| line.contains(told)).then_some(());
+        picker.process.find(SOON, line).await.unwrap();
+    }
+    assert!(picker.process.wait(SOON).await.unwrap().success());
 }

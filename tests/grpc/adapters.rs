@@ -40,7 +40,6 @@ async fn placed_by(flags: &[&str], loads: &[Load]) -> (Rig, SocketAddr) {
     (rig, address)
 }
 
-// G2
 #[tokio::test]
 async fn the_adapter_is_resident_on_the_least_loaded_endpoint() {
     let (rig, address) = placed(&[
@@ -52,7 +51,6 @@ async fn the_adapter_is_resident_on_the_least_loaded_endpoint() {
     assert_eq!(address, rig.pods[1]);
 }
 
-// G3
 #[tokio::test]
 async fn a_resident_adapter_counts_more_than_a_free_cache() {
     let (rig, address) = placed(&[
@@ -64,7 +62,6 @@ async fn a_resident_adapter_counts_more_than_a_free_cache() {
     assert_eq!(address, rig.pods[1]);
 }
 
-// G4
 #[tokio::test]
 async fn a_resident_adapter_on_a_queue_is_worth_more_than_an_empty_queue_on_a_full_cache() {
     let (rig, address) = placed_by(

@@ -17,7 +17,7 @@ fn answer(log: &str) -> String {
     log.split_inclusive('\n').skip_while(|line| !line.starts_with("> S")).collect()
 }
 
-// G40, FR-017
+// FR-017
 #[tokio::test]
 async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
     let rig = Rig::blind(1, &[]).await;
@@ -37,7 +37,6 @@ async fn an_answer_is_sent_on_piece_by_piece_with_its_headers_untouched() {
     rig.ends("ok").await;
 }
 
-// G41
 #[tokio::test]
 async fn an_answer_that_is_not_what_it_says_passes_unchanged() {
     let rig = Rig::blind(1, &[]).await;
@@ -53,7 +52,6 @@ async fn an_answer_that_is_not_what_it_says_passes_unchanged() {
     .assert_eq(&answer(&stream.closed().await));
 }
 
-// G42
 #[tokio::test]
 async fn an_empty_last_piece_carries_the_end() {
     let rig = Rig::blind(1, &[]).await;
@@ -71,7 +69,6 @@ async fn an_empty_last_piece_carries_the_end() {
     .assert_eq(&answer(&stream.closed().await));
 }
 
-// G46
 #[tokio::test]
 async fn trailers_come_last_and_take_the_end_from_the_body() {
     let rig = Rig::blind(1, &[]).await;
@@ -102,7 +99,6 @@ async fn trailers_come_last_and_take_the_end_from_the_body() {
     rig.idle().await;
 }
 
-// N13
 #[tokio::test]
 async fn repeated_response_headers_are_left_alone() {
     let rig = Rig::blind(1, &[]).await;
@@ -112,7 +108,6 @@ async fn repeated_response_headers_are_left_alone() {
     assert!(stream.log().ends_with("< SH\n"), "{}", stream.log());
 }
 
-// N24
 #[tokio::test]
 async fn an_answer_without_a_body_is_complete_with_its_headers() {
     let rig = Rig::blind(1, &[]).await;
@@ -122,7 +117,6 @@ async fn an_answer_without_a_body_is_complete_with_its_headers() {
     rig.ends("ok").await;
 }
 
-// N23
 #[tokio::test]
 async fn an_error_of_the_server_is_its_own_outcome_wherever_the_status_stands() {
     use envoy_types::pb::envoy::config::core::v3::{HeaderMap, HeaderValue};
@@ -144,7 +138,6 @@ async fn an_error_of_the_server_is_its_own_outcome_wherever_the_status_stands() 
     rig.counts("llm_d_epp_request_error_total{", &["\"ModelServerError\""], 1).await;
 }
 
-// G54
 #[tokio::test]
 async fn a_client_that_goes_away_in_the_middle_of_an_answer_gives_its_place_back() {
     let rig = Rig::blind(1, &[]).await;
@@ -165,7 +158,6 @@ async fn a_client_that_goes_away_before_its_body_is_complete_leaves_nothing_behi
     rig.ends("client_disconnect").await;
 }
 
-// G23
 #[tokio::test]
 async fn counting_tokens_is_placed_unread_and_the_stream_stays_open() {
     let rig = Rig::blind(1, &[]).await;

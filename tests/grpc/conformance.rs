@@ -14,7 +14,6 @@ async fn rig(args: &[&str]) -> Rig {
     Rig::blind(3, &[&[config(plugins).as_str()], args].concat()).await
 }
 
-// G50
 #[tokio::test]
 async fn the_client_is_told_who_served() {
     let rig = rig(&[]).await;
@@ -33,7 +32,6 @@ async fn the_client_is_told_who_served() {
     "]].assert_eq(&stream.closed().await);
 }
 
-// G50
 #[tokio::test]
 async fn a_gateway_that_does_not_tell_who_served_is_named_as_failing() {
     let rig = rig(&[]).await;

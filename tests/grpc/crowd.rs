@@ -3,7 +3,7 @@
 use super::rig::Rig;
 use super::stream::{CHAT, HI, Stream};
 
-// N33, FR-157
+// FR-157
 #[tokio::test]
 async fn ten_thousand_streams_are_open_at_once_on_one_connection_and_end() {
     const STREAMS: usize = 10_000;

@@ -8,7 +8,6 @@ use tokio_util::sync::CancellationToken;
 use super::rig::{HELD_20, Rig, SOON, config};
 use super::stream::{CHAT, HI, refusal};
 
-// N26
 #[tokio::test]
 async fn a_stream_that_is_open_when_the_drain_begins_completes() {
     let mut rig = Rig::blind(1, &["--drain-timeout=100ms"]).await;
@@ -36,7 +35,7 @@ async fn a_stream_that_is_open_when_the_drain_begins_completes() {
     assert!(stopped.is_ok(), "{stopped:?}");
 }
 
-// N26, FR-116
+// FR-116
 #[tokio::test]
 async fn new_streams_are_served_while_gateways_learn_of_the_drain() {
     let mut rig = Rig::blind(1, &["--drain-timeout=1h"]).await;

@@ -22,7 +22,7 @@ async fn placed(plugins: &str, args: &[&str], on: &[usize]) -> Rig {
     rig
 }
 
-// N20, FR-018
+// FR-018
 #[tokio::test]
 async fn a_scorer_that_panics_is_left_out_and_the_others_decide() {
     let rig = placed(&format!("{QUEUE_AND}{{type: panicking-scorer}}]\n"), &[], &[2]).await;

@@ -3,7 +3,6 @@
 use super::rig::{Load, Rig};
 use super::stream::{CHAT, HI};
 
-// N25
 #[tokio::test]
 async fn the_load_moves_to_the_endpoint_that_served_instead() {
     let rig = Rig::blind(2, &[]).await;
@@ -32,7 +31,6 @@ async fn the_chosen_endpoint_that_served_is_no_fallback() {
     rig.counts("lodesman_fallback_served_total{", &[], 0).await;
 }
 
-// G50, N25
 #[tokio::test]
 async fn a_server_that_is_no_endpoint_of_the_pool_moves_nothing() {
     let rig = Rig::blind(1, &[]).await;
@@ -48,7 +46,7 @@ async fn a_server_that_is_no_endpoint_of_the_pool_moves_nothing() {
     rig.ends("client_disconnect").await;
 }
 
-// N21, FR-079
+// FR-079
 #[tokio::test]
 async fn with_stale_signals_the_requests_in_flight_decide() {
     let short = ["--refresh-metrics-interval=50ms", "--metrics-staleness-threshold=200ms"];
@@ -68,7 +66,7 @@ async fn with_stale_signals_the_requests_in_flight_decide() {
     rig.counts("lodesman_decision_rung{", &[], 2).await;
 }
 
-// N27, FR-027
+// FR-027
 #[tokio::test]
 async fn two_requests_with_one_id_do_not_disturb_each_other() {
     let rig = Rig::blind(2, &[]).await;

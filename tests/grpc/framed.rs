@@ -18,7 +18,6 @@ fn parser() -> String {
     config("requestHandler: {parsers: [{pluginRef: vllmgrpc-parser}]}\n")
 }
 
-// G26
 #[tokio::test]
 async fn an_embedding_is_placed_by_load_and_passes_unchanged() {
     let rig = Rig::of(&LOADS, &[&parser()]).await;
@@ -37,7 +36,6 @@ async fn an_embedding_is_placed_by_load_and_passes_unchanged() {
     rig.counts("lodesman_requests_received_total{", &["\"vllm_grpc_embed\""], 1).await;
 }
 
-// G27
 #[tokio::test]
 async fn a_message_that_is_cut_anywhere_is_decided_once_and_passes_unchanged() {
     let rig = Rig::of(&LOADS, &[&parser()]).await;
@@ -54,7 +52,6 @@ async fn a_message_that_is_cut_anywhere_is_decided_once_and_passes_unchanged() {
     rig.idle().await;
 }
 
-// G28
 #[tokio::test]
 async fn a_subset_overrules_the_load() {
     let rig = Rig::of(&LOADS, &[&parser()]).await;
@@ -63,7 +60,6 @@ async fn a_subset_overrules_the_load() {
     assert_eq!(stream.placed().await, rig.pods[2]);
 }
 
-// G28
 #[tokio::test]
 async fn a_subset_of_unknown_endpoints_is_503() {
     let rig = Rig::of(&LOADS, &[&parser()]).await;
@@ -75,7 +71,6 @@ async fn a_subset_of_unknown_endpoints_is_503() {
     assert!(said.contains("x-llm-d-request-dropped-reason=rejected-no-endpoints"), "{said}");
 }
 
-// G29
 #[tokio::test]
 async fn a_method_without_a_prompt_is_placed_unread_and_the_stream_stays_open() {
     let rig = Rig::blind(1, &[&parser()]).await;

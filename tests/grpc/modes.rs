@@ -13,7 +13,7 @@ const BUFFERED: i32 = 2;
 const BUFFERED_PARTIAL: i32 = 3;
 const FULL_DUPLEX: i32 = 4;
 
-// N3, FR-004
+// FR-004
 #[tokio::test]
 async fn buffered_headers_are_answered_at_once_and_the_body_with_the_place() {
     let rig = Rig::blind(1, &[]).await;
@@ -35,7 +35,6 @@ async fn buffered_headers_are_answered_at_once_and_the_body_with_the_place() {
     rig.ends("ok").await;
 }
 
-// N4
 #[tokio::test]
 async fn a_buffered_body_is_replaced_with_its_length_when_the_model_is_rewritten() {
     let rig = Rig::blind(1, &[]).await;
@@ -52,7 +51,6 @@ async fn a_buffered_body_is_replaced_with_its_length_when_the_model_is_rewritten
     "#]].assert_eq(&stream.closed().await);
 }
 
-// N7
 #[tokio::test]
 async fn a_buffered_body_before_trailers_is_placed_before_they_come() {
     let rig = Rig::blind(1, &[]).await;
@@ -70,7 +68,6 @@ async fn a_buffered_body_before_trailers_is_placed_before_they_come() {
     "#]].assert_eq(&stream.closed().await);
 }
 
-// N7
 #[tokio::test]
 async fn a_truncated_body_is_placed_and_left_alone() {
     let rig = Rig::blind(1, &[]).await;
@@ -86,7 +83,6 @@ async fn a_truncated_body_is_placed_and_left_alone() {
     "#]].assert_eq(&stream.closed().await);
 }
 
-// N5
 #[tokio::test]
 async fn a_streamed_request_is_placed_by_its_headers_and_each_piece_has_one_reply() {
     let rig = Rig::blind(1, &[]).await;
@@ -113,7 +109,6 @@ async fn a_streamed_request_is_placed_by_its_headers_and_each_piece_has_one_repl
     rig.ends("ok").await;
 }
 
-// N6
 #[tokio::test]
 async fn a_request_whose_body_is_not_sent_is_placed_by_its_headers() {
     let rig = Rig::blind(1, &[]).await;
@@ -140,7 +135,6 @@ async fn a_body_that_comes_ahead_of_the_answer_is_taken_whatever_the_gateway_say
     }
 }
 
-// N8
 #[tokio::test]
 async fn a_stream_that_only_watches_is_counted_and_never_answered() {
     let rig = Rig::blind(1, &[]).await;

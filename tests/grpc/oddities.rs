@@ -11,7 +11,6 @@ use tonic::codec::{Codec, DecodeBuf, Decoder, EncodeBuf, Encoder};
 use super::rig::Rig;
 use super::stream::{CHAT, HI};
 
-// N1
 #[tokio::test]
 async fn a_request_that_ends_with_trailers_is_placed_then() {
     let rig = Rig::blind(1, &[]).await;
@@ -47,7 +46,6 @@ async fn an_unread_request_that_ends_with_trailers_has_each_piece_sent_on_at_onc
     "]].assert_eq(&stream.closed().await);
 }
 
-// N2
 #[tokio::test]
 async fn a_second_end_of_the_body_is_counted_and_ignored() {
     let rig = Rig::blind(1, &[]).await;
@@ -72,7 +70,6 @@ async fn request_trailers_that_come_twice_are_answered_once() {
     rig.counts("lodesman_protocol_anomalies_total{", &labels, 1).await;
 }
 
-// N22
 #[tokio::test]
 async fn headers_without_a_map_are_no_crash() {
     let rig = Rig::blind(1, &[]).await;
@@ -85,7 +82,17 @@ async fn headers_without_a_map_are_no_crash() {
     rig.counts("lodesman_protocol_anomalies_total{", &["\"no_header_map\""], 1).await;
 }
 
-// N22
+#[tokio::test]
+async fn a_tunnel_is_placed_before_anything_comes_through_it() {
+    let rig = Rig::blind(1, &[]).await;
+    for more in [None, Some((":path", CHAT))] {
+        let mut stream = rig.stream().await;
+        let pairs = [(":method", "CONNECT"), (":authority", "x:80")].into_iter().chain(more);
+        stream.request_headers(&pairs.collect::<Vec<_>>(), false);
+        assert_eq!(stream.placed().await, rig.pods[0]);
+    }
+}
+
 #[tokio::test]
 async fn a_message_without_a_kind_is_counted_and_ignored() {
     let rig = Rig::blind(1, &[]).await;
@@ -94,7 +101,6 @@ async fn a_message_without_a_kind_is_counted_and_ignored() {
     rig.counts("lodesman_protocol_anomalies_total{", &["\"unknown_message\""], 2).await;
 }
 
-// N22
 #[tokio::test]
 async fn a_message_of_a_newer_protocol_is_counted_and_ignored() {
     let rig = Rig::blind(1, &[]).await;
@@ -160,7 +166,6 @@ async fn request_headers_that_come_twice_are_counted_and_ignored() {
     rig.counts("lodesman_requests_received_total{", &[], 1).await;
 }
 
-// N32
 #[tokio::test]
 async fn a_stream_that_begins_with_the_answer_is_answered() {
     let rig = Rig::blind(1, &[]).await;

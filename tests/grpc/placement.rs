@@ -7,7 +7,6 @@ use super::rig::{LOADS, Rig, config};
 use super::stream::{CHAT, COMPLETIONS, HI};
 
 const PROMPT: &str = r#"{"max_tokens":100,"model":"m","prompt":"test1","temperature":0}"#;
-// G5
 #[tokio::test]
 async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchanged() {
     let only = config("requestHandler: {parsers: [{pluginRef: passthrough-parser}]}\n");
@@ -32,7 +31,6 @@ async fn an_unread_request_goes_to_the_least_loaded_endpoint_and_passes_unchange
     rig.ends("ok").await;
 }
 
-// G10
 #[tokio::test]
 async fn a_subset_of_all_endpoints_leaves_the_choice_to_the_load() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -43,7 +41,6 @@ async fn a_subset_of_all_endpoints_leaves_the_choice_to_the_load() {
     assert_eq!(stream.placed().await, rig.pods[1]);
 }
 
-// G11
 #[tokio::test]
 async fn a_subset_of_one_endpoint_overrules_its_load() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -52,7 +49,6 @@ async fn a_subset_of_one_endpoint_overrules_its_load() {
     assert_eq!(stream.placed().await, rig.pods[2]);
 }
 
-// G19
 #[tokio::test]
 async fn a_subset_that_comes_with_the_body_counts() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -61,7 +57,6 @@ async fn a_subset_that_comes_with_the_body_counts() {
     assert_eq!(stream.placed().await, rig.pods[2]);
 }
 
-// N11
 #[tokio::test]
 async fn a_subset_may_be_one_text_with_commas() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -79,7 +74,7 @@ async fn a_subset_has_no_effect_when_the_operator_says_so() {
     assert_eq!(stream.placed().await, rig.pods[1]);
 }
 
-// G15, FR-009
+// FR-009
 #[tokio::test]
 async fn a_request_without_a_body_is_placed_at_once() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -99,7 +94,7 @@ async fn a_request_without_a_body_is_placed_at_once() {
     rig.ends("ok").await;
 }
 
-// G16, FR-003
+// FR-003
 #[tokio::test]
 async fn a_body_is_sent_on_in_pieces_that_proxies_take() {
     let rig = Rig::blind(1, &[]).await;
@@ -153,7 +148,7 @@ async fn a_long_body_that_comes_in_uneven_pieces_goes_on_bit_for_bit() {
 
 const THREE: &str = "plugins: [{type: max-score-picker, parameters: {maxNumOfEndpoints: 3}}]\n";
 
-// G17, FR-015
+// FR-015
 #[tokio::test]
 async fn all_chosen_endpoints_are_named_in_header_and_metadata_when_configured() {
     let multi = config(&format!("{THREE}lodesman: {{destinationList: multi}}\n"));
@@ -177,7 +172,6 @@ async fn only_the_best_of_the_chosen_endpoints_is_named_by_default() {
     assert!(rig.pods.contains(&stream.placed().await));
 }
 
-// G18
 #[tokio::test]
 async fn the_scores_of_all_candidates_are_told_when_asked_for() {
     let weighted = "apiVersion: llm-d.ai/v1alpha1\nkind: EndpointPickerConfig\n\
@@ -196,7 +190,6 @@ async fn the_scores_of_all_candidates_are_told_when_asked_for() {
     "#]].assert_eq(&stream.closed().await);
 }
 
-// N9
 #[tokio::test]
 async fn an_ipv6_endpoint_is_named_in_brackets() {
     let rig = Rig::at(vec!["[::1]:1".parse().expect("an address")], &[]).await;
@@ -214,7 +207,6 @@ async fn an_ipv6_endpoint_is_named_in_brackets() {
     }
 }
 
-// N10
 #[tokio::test]
 async fn a_subset_with_a_port_names_one_rank_of_a_host() {
     let ranks =
@@ -225,7 +217,7 @@ async fn a_subset_with_a_port_names_one_rank_of_a_host() {
     assert_eq!(stream.placed().await, ranks[1]);
 }
 
-// N12, FR-012
+// FR-012
 #[tokio::test]
 async fn routing_headers_that_a_client_forged_are_taken_off_or_overwritten() {
     let rig = Rig::blind(1, &[]).await;
@@ -257,7 +249,7 @@ async fn a_request_without_an_id_gets_one() {
 }
 
 // FR-029
-// G20, as far as it holds without objectives
+// As far as it holds without objectives.
 #[tokio::test]
 async fn the_current_name_of_a_header_wins_over_its_old_one() {
     let (old, new) = ("x-gateway-inference-fairness-id", "x-llm-d-inference-fairness-id");
@@ -272,7 +264,7 @@ async fn the_current_name_of_a_header_wins_over_its_old_one() {
     rig.counts("lodesman_header_warnings_total{", &["\"deprecated_name\""], 3).await;
 }
 
-// G24, FR-044
+// FR-044
 #[tokio::test]
 async fn a_body_of_five_megabytes_comes_in_one_message() {
     let rig = Rig::blind(1, &[]).await;
@@ -282,7 +274,6 @@ async fn a_body_of_five_megabytes_comes_in_one_message() {
     assert!(stream.relayed(body.len()).await == body.as_bytes());
 }
 
-// N29
 #[tokio::test]
 async fn prompts_of_unusual_kinds_are_forwarded() {
     let rig = Rig::blind(1, &[]).await;
@@ -300,7 +291,6 @@ async fn prompts_of_unusual_kinds_are_forwarded() {
     }
 }
 
-// N31
 #[tokio::test]
 async fn a_path_is_known_by_its_whole_segments() {
     let rig = Rig::blind(1, &[]).await;
@@ -311,7 +301,6 @@ async fn a_path_is_known_by_its_whole_segments() {
     }
 }
 
-// N34
 #[tokio::test]
 async fn a_body_that_is_nested_too_deeply_is_forwarded_unread() {
     let rig = Rig::blind(1, &[]).await;

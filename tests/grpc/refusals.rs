@@ -16,7 +16,6 @@ async fn empty() -> Rig {
     rig
 }
 
-// G6
 #[tokio::test]
 async fn a_body_that_is_no_json_is_answered_400() {
     let rig = Rig::blind(1, &[]).await;
@@ -31,7 +30,6 @@ async fn a_body_that_is_no_json_is_answered_400() {
     rig.ends("rejected").await;
 }
 
-// G8
 #[tokio::test]
 async fn without_endpoints_a_bodyless_request_is_answered_503() {
     let rig = empty().await;
@@ -46,7 +44,7 @@ async fn without_endpoints_a_bodyless_request_is_answered_503() {
     rig.ends("rejected").await;
 }
 
-// G9, FR-037
+// FR-037
 #[tokio::test]
 async fn a_body_without_a_model_is_answered_400_even_when_there_are_no_endpoints() {
     let rig = empty().await;
@@ -62,7 +60,7 @@ async fn a_body_without_a_model_is_answered_400_even_when_there_are_no_endpoints
     rig.ends("rejected").await;
 }
 
-// G12, FR-066
+// FR-066
 #[tokio::test]
 async fn a_subset_that_matches_nothing_is_answered_503() {
     let rig = Rig::blind(2, &[]).await;
@@ -87,7 +85,6 @@ async fn an_empty_subset_is_answered_503() {
     assert_eq!(refusal(&stream.reply().await).expect("a refusal").0, 503);
 }
 
-// N11
 #[tokio::test]
 async fn a_subset_that_is_no_list_is_answered_503_and_counted() {
     let rig = Rig::blind(2, &[]).await;
@@ -97,7 +94,7 @@ async fn a_subset_that_is_no_list_is_answered_503_and_counted() {
     rig.counts("lodesman_protocol_anomalies_total{", &["\"subset_hint\""], 1).await;
 }
 
-// G32, FR-067
+// FR-067
 #[tokio::test]
 async fn a_filter_of_capabilities_that_leaves_nothing_is_answered_503() {
     let rig = Rig::blind(2, &[&config("plugins: [{type: needs-a-capability}]\n")]).await;
@@ -112,7 +109,7 @@ async fn a_filter_of_capabilities_that_leaves_nothing_is_answered_503() {
     rig.ends("rejected").await;
 }
 
-// G32, FR-067
+// FR-067
 #[tokio::test]
 async fn a_filter_of_load_that_leaves_nothing_is_answered_429() {
     let rig = Rig::blind(2, &[&config("plugins: [{type: needs-room}]\n")]).await;
@@ -127,7 +124,7 @@ async fn a_filter_of_load_that_leaves_nothing_is_answered_429() {
     rig.ends("shed").await;
 }
 
-// N18, FR-044
+// FR-044
 #[tokio::test]
 async fn a_body_above_the_limit_is_answered_413_as_soon_as_it_crosses_it() {
     let rig = Rig::blind(1, &["--max-request-body=1000"]).await;
@@ -160,7 +157,7 @@ async fn a_body_that_all_bodies_together_have_no_room_for_is_answered_429() {
     first.last(r#"{"model":"m","prompt":"hi"}"#).hear(2).await;
 }
 
-// N30, FR-044
+// FR-044
 #[tokio::test]
 async fn a_body_that_stops_coming_is_answered_408() {
     let rig = Rig::blind(1, &["--body-read-timeout=100ms"]).await;

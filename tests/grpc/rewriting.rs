@@ -18,7 +18,6 @@ async fn renamed(rig: &Rig) -> Stream {
     stream
 }
 
-// G1
 #[tokio::test]
 async fn a_request_is_placed_by_load_and_its_model_is_rewritten() {
     let rig = Rig::of(&LOADS, &[]).await;
@@ -39,7 +38,6 @@ async fn a_request_is_placed_by_load_and_its_model_is_rewritten() {
     rig.counts("llm_d_epp_ready_endpoints{", &[], 3).await;
 }
 
-// G7, G13
 #[tokio::test]
 async fn a_model_that_is_cut_between_two_pieces_is_rewritten() {
     let rig = Rig::blind(1, &[]).await;
@@ -50,7 +48,7 @@ async fn a_model_that_is_cut_between_two_pieces_is_rewritten() {
     assert_eq!(stream.relayed(want.len()).await, want.as_bytes());
 }
 
-// G20, by the header that names a model
+// By the header that names a model.
 #[tokio::test]
 async fn the_current_rewrite_header_wins_over_the_old_one() {
     let rig = Rig::blind(1, &[]).await;
@@ -67,7 +65,6 @@ async fn the_current_rewrite_header_wins_over_the_old_one() {
     "#]].assert_eq(stream.log());
 }
 
-// N19
 #[tokio::test]
 async fn nothing_but_the_value_of_the_model_changes() {
     let rig = Rig::blind(1, &[]).await;
@@ -79,7 +76,6 @@ async fn nothing_but_the_value_of_the_model_changes() {
     assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
 }
 
-// G49
 #[tokio::test]
 async fn an_answer_gets_the_clients_model_name_back_however_it_is_spaced() {
     let rig = Rig::blind(1, &[]).await;
@@ -93,7 +89,6 @@ async fn an_answer_gets_the_clients_model_name_back_however_it_is_spaced() {
     }
 }
 
-// G49
 #[tokio::test]
 async fn an_answer_passes_unchanged_when_no_model_was_rewritten() {
     let rig = Rig::blind(1, &[]).await;
@@ -106,7 +101,7 @@ async fn an_answer_passes_unchanged_when_no_model_was_rewritten() {
     }
 }
 
-// N15: the unit tests cut at every place, here the transport is in between
+// The unit tests cut at every place, here the transport is in between.
 #[tokio::test]
 async fn an_event_stream_that_is_cut_anywhere_gets_its_model_back_and_its_usage_counted() {
     let rig = Rig::blind(1, &[]).await;

@@ -36,7 +36,6 @@ async fn sent_on(stream: &mut Stream, want: &str) {
     assert_eq!(String::from_utf8_lossy(&stream.relayed(want.len()).await), want);
 }
 
-// G1
 #[tokio::test]
 async fn an_objective_gives_a_request_its_priority_and_does_not_go_upstream() {
     let rig = rig(&[("my-model", &[("my-model-12345", 1)])], None).await;
@@ -61,7 +60,6 @@ async fn an_objective_gives_a_request_its_priority_and_does_not_go_upstream() {
     rig.counts("llm_d_epp_model_rewrite_decisions_total{", &labels, 1).await;
 }
 
-// G5
 #[tokio::test]
 async fn an_unread_request_and_one_without_a_body_have_their_objectives_priority() {
     let rig = rig(&[], None).await;
@@ -72,7 +70,7 @@ async fn an_unread_request_and_one_without_a_body_have_their_objectives_priority
     rig.counts(PLACED, &[r#"model_name="""#, r#"priority="2""#], 2).await;
 }
 
-// G7, G13, G20, FR-029, FR-047
+// FR-029, FR-047
 #[tokio::test]
 async fn an_objective_is_read_by_either_name_and_an_unknown_one_is_ordinary() {
     let rig = rig(&[], None).await;
@@ -168,7 +166,6 @@ async fn the_length_that_the_gateway_announces_is_that_of_the_rewritten_body() {
     "#]].assert_eq(stream.log());
 }
 
-// G49
 #[tokio::test]
 async fn the_client_gets_its_own_name_back_from_json_and_from_events() {
     let rig = rig(&[("my-model", &[("T", 1)])], None).await;

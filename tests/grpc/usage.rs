@@ -67,7 +67,7 @@ impl Case<'_> {
     }
 }
 
-// G43, FR-022
+// FR-022
 #[tokio::test]
 async fn usage_of_a_chat_stream_is_in_the_last_event() {
     let usage = br#"data: {"usage":{"prompt_tokens":7,"completion_tokens":10,"total_tokens":17}}
@@ -78,7 +78,7 @@ data: [DONE]
         .await;
 }
 
-// G51, FR-023
+// FR-023
 #[tokio::test]
 async fn usage_of_a_messages_stream_is_spread_over_its_events() {
     let start = br#"event: message_start
@@ -100,7 +100,7 @@ data: {"type":"message_delta","delta":{},"usage":{"output_tokens":15}}
     .await;
 }
 
-// G52, FR-034
+// FR-034
 #[tokio::test]
 async fn usage_of_a_responses_stream_is_in_its_completion() {
     let completed = br#"event: response.completed
@@ -119,7 +119,6 @@ data: {"type":"response.completed","response":{"usage":{"input_tokens":7,"output
     .await;
 }
 
-// G53
 #[tokio::test]
 async fn usage_of_an_sglang_stream_is_that_of_its_end() {
     let parser = config("requestHandler: {parsers: [{pluginRef: sglanghttp-parser}]}\n");
@@ -142,7 +141,6 @@ async fn usage_of_an_sglang_stream_is_that_of_its_end() {
     .await;
 }
 
-// N17
 #[tokio::test]
 async fn usage_that_is_in_every_event_is_counted_once() {
     let events = [1, 2, 3].map(|n| format!("data: {{\"usage\":{{\"prompt_tokens\":7,\"completion_tokens\":{n},\"total_tokens\":{}}}}}\n\n", n + 7));
@@ -150,7 +148,6 @@ async fn usage_that_is_in_every_event_is_counted_once() {
     Case { pieces: &pieces, tokens: [7, 3], ..Case::default() }.check(&[]).await;
 }
 
-// N16
 #[tokio::test]
 async fn events_are_read_without_spaces_with_any_line_ends_and_with_comments() {
     let usage = r#"{"usage":{"prompt_tokens":7,"completion_tokens":10,"total_tokens":17}}"#;
@@ -194,7 +191,6 @@ fn grpc() -> String {
     config("requestHandler: {parsers: [{pluginRef: vllmgrpc-parser}]}\n")
 }
 
-// G25, G44
 #[tokio::test]
 async fn usage_of_a_grpc_answer_is_counted_and_trailers_end_it() {
     let case = Case {
@@ -214,7 +210,6 @@ async fn usage_of_a_grpc_answer_is_counted_and_trailers_end_it() {
     .await;
 }
 
-// G45
 #[tokio::test]
 async fn pieces_of_a_grpc_answer_are_sent_on_as_they_are_cut() {
     let answer = frame(0, &COMPLETE);
@@ -235,7 +230,6 @@ async fn pieces_of_a_grpc_answer_are_sent_on_as_they_are_cut() {
     .await;
 }
 
-// N35
 #[tokio::test]
 async fn a_compressed_grpc_answer_is_unpacked_for_its_usage() {
     use std::io::Write;

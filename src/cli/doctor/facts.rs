@@ -9,6 +9,9 @@ use crate::config::{PoolGroup, Problem};
 /// An object or a list as the API server shows it; none when it is not there, an error when it may not or cannot be read.
 pub(super) type Read<T = Value> = Result<Option<T>, String>;
 
+/// Why a check has nothing to look at, for people.
+pub(super) type Reason = &'static str;
+
 /// All that is known.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Facts {
@@ -134,6 +137,18 @@ pub(super) struct PoolParts {
     pub(super) fail_open: bool,
 }
 
+impl Facts {
+    /// The cluster, where one is asked and answers.
+    ///
+    /// # Errors
+    /// When there is none to look at; says why.
+    pub(super) fn cluster(&self) -> Result<&Cluster, Reason> {
+        let cluster = self.cluster.as_ref().ok_or("no cluster is asked")?;
+        let silent = cluster.silent.is_some();
+        if silent { Err("the API server does not answer") } else { Ok(cluster) }
+    }
+}
+
 impl PoolParts {
     /// Of v1, or of v1alpha2, which has other names for the same.
     pub(super) fn of(pool: &Value) -> Self {
@@ -157,6 +172,27 @@ impl PoolParts {
 }
 
 impl Cluster {
+    /// The name of the InferencePool and its parts.
+    ///
+    /// # Errors
+    /// When it is not there, or was not read; says why.
+    pub(super) fn known_pool(&self) -> Result<(&str, PoolParts), Reason> {
+        let Wanted::Pool { name, .. } = &self.wanted else {
+            return Err("no InferencePool is named");
+        };
+        Ok((name, self.pool_parts().ok_or("no InferencePool was read")?))
+    }
+
+    /// The Service of the picker that the pool names, and the parts of the pool.
+    ///
+    /// # Errors
+    /// When there is none; says why.
+    pub(super) fn picker(&self) -> Result<(String, PoolParts), Reason> {
+        let (_, mut pool) = self.known_pool()?;
+        let (service, _) = pool.picker.take().ok_or("the InferencePool names no picker")?;
+        Ok((service, pool))
+    }
+
     /// The parts of the pool, where it is there and read.
     pub(super) fn pool_parts(&self) -> Option<PoolParts> {
         Some(PoolParts::of(self.pool.as_ref().ok()?.as_ref()?))

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use super::checks;
-use super::facts::Facts;
+use super::facts::{Facts, Reason};
+
+/// What a check found, or why it had nothing to look at: then nothing is said of what it looks for.
+pub(in crate::cli) type Outcome = Result<Vec<Finding>, Reason>;
 
 /// Something that a person should know.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -38,7 +41,7 @@ pub(in crate::cli) struct Check {
     /// What is good when nothing is found.
     pub(super) good: &'static str,
     /// Finds.
-    pub(super) run: fn(&Facts) -> Vec<Finding>,
+    pub(super) run: fn(&Facts) -> Outcome,
 }
 
 impl Finding {

@@ -3,10 +3,12 @@
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::time::Duration;
 
 use clap::Args;
+use clap::builder::RangedU64ValueParser;
 
-use crate::replay::{Kind, Outage, Shape};
+use crate::replay::{Kind, MOST_TOKENS, Outage, Shape};
 use crate::units::GoDuration;
 
 /// Shares of the prefill rate; a replay beyond has no end or no meaning.
@@ -15,19 +17,32 @@ const LOADS: RangeInclusive<f64> = 0.001..=100.0;
 /// Speeds of a pod, as shares of the others'.
 const SPEEDS: RangeInclusive<f64> = 0.01..=100.0;
 
+/// A whole number in a range: beyond, numbers exhaust memory or have no meaning.
+type Whole = RangedU64ValueParser<usize>;
+
 /// Pods of a fleet.
-const MOST_PODS: usize = 10_000;
+const MOST_PODS: u64 = 10_000;
 
 /// Requests that are made up.
-const MOST_REQUESTS: usize = 1_000_000;
+const MOST_REQUESTS: u64 = 1_000_000;
+
+/// Adapters that are made up: one is drawn by a walk over all.
+const MOST_ADAPTERS: i64 = 10_000;
+
+/// Tokens of a pod's cache: a thousand accelerators together have no more.
+const MOST_KV_TOKENS: u64 = 1_000_000_000;
+
+/// Longest time to load an adapter, or between two reads of a page: a replay passes all of it.
+const LONGEST: Duration = Duration::from_hours(1);
 
 const AFTER_HELP: &str = "\
 Examples:
-  lodesman replay --trace conversation.jsonl --load 0.7 --policy default --policy round-robin --policy mine.yaml
-  lodesman replay --shareable 0.7 --pods 4,8,16 --policy default --policy random --plot hits.svg
+  lodesman replay --trace conversation.jsonl --load 0.7 --policy default --policy mine.yaml
+  lodesman replay --shareable 0.7 --pods 4,8,16 --policy default --policy random
 
 A figure is the mean over the seeds; ± is half the way from the least to the greatest.
-Exit codes: 0 replayed, 64 wrong usage, 70 our fault, 78 a bad trace or configuration.";
+Exit codes: 0 replayed, 64 wrong usage or a file that cannot be read, 70 our fault, 78 a bad trace \
+or configuration, or a trace without a request that is replayed.";
 
 /// Replays a trace, or made-up requests, on simulated servers in virtual time, through one policy or several, and says
 /// what users would have seen.
@@ -37,7 +52,7 @@ pub(in crate::cli) struct ReplayArgs {
     #[command(flatten)]
     pub what: What,
     /// Pods of the fleet; several numbers give rows for each [default: 16, 8 for made-up requests other than a burst].
-    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = pods)]
+    #[arg(long, value_name = "N", value_delimiter = ',', value_parser = Whole::new().range(1..=MOST_PODS))]
     pub pods: Vec<usize>,
     /// default, round-robin, random, least-request, reference, reference-ideal, oracle, or a configuration file; may be
     /// repeated.
@@ -57,7 +72,7 @@ pub(in crate::cli) struct ReplayArgs {
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub seeds: u64,
     /// Time between two reads of a pod's metrics page.
-    #[arg(long, value_name = "DURATION", default_value = "50ms")]
+    #[arg(long, value_name = "DURATION", default_value = "50ms", value_parser = an_hour_at_most)]
     pub scrape_age: GoDuration,
     /// A pod, counted from 0, that runs at this share of the speed of the others: 0:0.5; may be repeated.
     #[arg(long, value_name = "POD:FACTOR")]
@@ -66,10 +81,10 @@ pub(in crate::cli) struct ReplayArgs {
     #[arg(long, value_name = "POD:FROM:TO")]
     pub fail: Vec<Fail>,
     /// Size of each pod's key-value cache in tokens [default: 400000].
-    #[arg(long, value_name = "N", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", value_parser = Whole::new().range(1..=MOST_KV_TOKENS))]
     pub kv_tokens: Option<usize>,
     /// Time to load an adapter [default: 150ms, 500ms with --adapters].
-    #[arg(long, value_name = "DURATION")]
+    #[arg(long, value_name = "DURATION", value_parser = an_hour_at_most)]
     pub adapter_load: Option<GoDuration>,
     /// Draw the figures over the load, or over the number of pods, into an SVG file.
     #[arg(long, value_name = "FILE", value_parser = svg)]
@@ -95,10 +110,10 @@ pub(in crate::cli) struct What {
     #[arg(long, value_name = "SHARE", value_parser = share)]
     hot_prefix: Option<f64>,
     /// Make up so many requests that arrive at one instant.
-    #[arg(long, value_name = "N", value_parser = requests)]
+    #[arg(long, value_name = "N", value_parser = Whole::new().range(1..=MOST_REQUESTS))]
     burst: Option<usize>,
     /// Make up requests that need one of so many adapters.
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=MOST_ADAPTERS))]
     adapters: Option<u32>,
 }
 
@@ -107,19 +122,19 @@ pub(in crate::cli) struct What {
 #[command(next_help_heading = "Made-up requests")]
 pub(in crate::cli) struct ShapeArgs {
     /// Requests that count [default: 10000, 20000 with --shareable].
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = requests)]
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = Whole::new().range(1..=MOST_REQUESTS))]
     requests: Option<usize>,
     /// Requests before them that only warm the caches [default: 0, 4000 with --shareable].
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst"], value_parser = Whole::new().range(..=MOST_REQUESTS))]
     warm_up: Option<usize>,
     /// Length of a shared prefix in tokens [default: 2000].
-    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst", "adapters"])]
+    #[arg(long, value_name = "N", conflicts_with_all = ["trace", "burst", "adapters"], value_parser = Whole::new().range(..=MOST_TOKENS))]
     prefix_tokens: Option<usize>,
     /// Length of what is a prompt's own in tokens [default: 200, 1000 without prefixes].
-    #[arg(long, value_name = "N", conflicts_with = "trace")]
+    #[arg(long, value_name = "N", conflicts_with = "trace", value_parser = Whole::new().range(..=MOST_TOKENS))]
     own_tokens: Option<usize>,
     /// Tokens that each request generates [default: 50].
-    #[arg(long, value_name = "N", conflicts_with = "trace", value_parser = at_least_one)]
+    #[arg(long, value_name = "N", conflicts_with = "trace", value_parser = Whole::new().range(1..=MOST_TOKENS))]
     output_tokens: Option<usize>,
 }
 
@@ -204,16 +219,55 @@ fn load(text: &str) -> Result<f64, &'static str> {
     load.filter(|load| LOADS.contains(load)).ok_or("expected a number from 0.001 to 100, as 0.7")
 }
 
-fn pods(text: &str) -> Result<usize, &'static str> {
-    let pods = text.parse().ok().filter(|pods| (1..=MOST_PODS).contains(pods));
-    pods.ok_or("expected a whole number from 1 to 10000")
+fn an_hour_at_most(text: &str) -> Result<GoDuration, String> {
+    let time: GoDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if time.0 > LONGEST { Err("longer than 1h".to_owned()) } else { Ok(time) }
 }
 
-fn requests(text: &str) -> Result<usize, &'static str> {
-    let requests = text.parse().ok().filter(|requests| (1..=MOST_REQUESTS).contains(requests));
-    requests.ok_or("expected a whole number from 1 to 1000000")
-}
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
 
-fn at_least_one(text: &str) -> Result<usize, &'static str> {
-    text.parse().ok().filter(|number| *number > 0).ok_or("expected a whole number, 1 or more")
+    use super::*;
+
+    #[derive(Debug, Parser)]
+    struct Cli {
+        #[command(flatten)]
+        replay: ReplayArgs,
+    }
+
+    fn parsed(line: &str) -> Result<ReplayArgs, clap::Error> {
+        Cli::try_parse_from(["replay"].into_iter().chain(line.split(' '))).map(|cli| cli.replay)
+    }
+
+    #[test]
+    fn numbers_that_would_exhaust_memory_are_refused_with_their_range() {
+        for (line, value, range) in [
+            ("--burst 10 --own-tokens", "99999999999", "0..=10000000"),
+            ("--burst 10 --output-tokens", "18446744073709551615", "1..=10000000"),
+            ("--shareable 1 --own-tokens 1 --prefix-tokens", "10000001", "0..=10000000"),
+            ("--shareable 1 --requests", "1000001", "1..=1000000"),
+            ("--shareable 1 --warm-up", "18446744073709551615", "0..=1000000"),
+            ("--burst", "1000001", "1..=1000000"),
+            ("--adapters", "4294967295", "1..=10000"),
+            ("--burst 10 --pods", "10001", "1..=10000"),
+            ("--burst 10 --seeds", "1001", "1..=1000"),
+            ("--burst 10 --kv-tokens", "1000000001", "1..=1000000000"),
+            ("--adapters 3 --adapter-load", "61m", "longer than 1h"),
+            ("--burst 10 --scrape-age", "1000000h", "longer than 1h"),
+        ] {
+            let error = parsed(&format!("{line} {value}")).unwrap_err().to_string();
+            let flag = line.rsplit(' ').next().unwrap();
+            assert!([flag, value, range].iter().all(|it| error.contains(it)), "{line}: {error}");
+        }
+    }
+
+    #[test]
+    fn the_greatest_numbers_can_be_given() {
+        let line = "--shareable 1 --own-tokens 10000000 --prefix-tokens 0 --requests 1 --warm-up 0 \
+                    --pods 10000 --kv-tokens 1000000000 --adapter-load 1h";
+        let args = parsed(line).unwrap();
+        let shape = args.shape.over(args.what.kind().unwrap().shape());
+        assert_eq!((shape.own_tokens, shape.prefix_tokens), (10_000_000, 0));
+    }
 }

@@ -4,6 +4,7 @@ use clap::{Args as _, Command, FromArgMatches};
 
 use super::*;
 use crate::config::argv;
+use crate::config::sources::MIN_INTERVAL;
 
 fn parse(args: &[&str]) -> Result<Flags, clap::Error> {
     let command = Flags::augment_args(Command::new("lodesman"));
@@ -66,7 +67,8 @@ fn the_arguments_of_a_deployment_of_the_reference_are_accepted() {
     assert!(flags.pool.emit_endpoint_scores && !flags.pool.disable_endpoint_subset_filter);
     let warned: Vec<_> =
         flags.warnings().iter().map(|text| text.split(' ').next().unwrap().to_owned()).collect();
-    let expected = ["--kv-cache-usage-percentage-metric", "--zap-encoder"];
+    let expected =
+        ["--refresh-metrics-interval", "--kv-cache-usage-percentage-metric", "--zap-encoder"];
     assert_eq!(warned, expected);
 }
 
@@ -113,6 +115,10 @@ fn endpoints_are_addresses_with_ports() {
     let addresses: Vec<_> = flags.pool.endpoints.iter().map(ToString::to_string).collect();
     assert_eq!(addresses, ["10.0.0.1:8000", "[fd00::1]:8001"]);
     assert!(parse(&["--endpoints", "10.0.0.1"]).is_err());
+    for wrong in ["10.0.0.1:0", "10.0.0.1:99999"] {
+        let refusal = parse(&["--endpoints", wrong]).unwrap_err().to_string();
+        assert!(refusal.contains("not between 1 and 65535"), "{refusal}");
+    }
 }
 
 // FR-157
@@ -137,6 +143,14 @@ fn an_interval_is_a_time_and_not_shorter_than_the_least() {
     for short in ["0", "0s", "1ms", "50ms"] {
         assert_eq!(interval(short).unwrap(), Some(MIN_INTERVAL), "{short}");
     }
+    let warned =
+        |text: &str| parse(&[&format!("--refresh-metrics-interval={text}")]).unwrap().warnings();
+    assert_eq!(warned("50ms"), [""; 0]);
+    assert_eq!(
+        warned("1ms"),
+        ["--refresh-metrics-interval 1ms is too short, 50ms is taken"],
+        "what is not kept is told"
+    );
     for none in ["-1s", "5", "soon"] {
         let refusal = interval(none).unwrap_err().to_string();
         assert!(refusal.contains("--refresh-metrics-interval"), "{refusal}");

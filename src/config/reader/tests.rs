@@ -65,3 +65,14 @@ fn a_document_of_the_wrong_shape_is_one_problem() {
     let (read, problems) = sample("- a\n- b\n");
     assert_eq!((read.items.len(), problems.len()), (0, 1));
 }
+
+#[test]
+fn near_names_are_searched_for_the_first_problems_only() {
+    let item = "- {name: a, port: 1, prt: 2}\n";
+    let text = format!("items:\n{}", item.repeat(MOST_SEARCHES + 1));
+    let (_, problems) = read::<Sample>(&tree::parse(&text).expect("YAML"));
+    let hints: Vec<_> = problems.iter().filter_map(|problem| problem.hint.as_deref()).collect();
+    assert_eq!(hints.len(), MOST_SEARCHES + 1);
+    assert_eq!(hints[MOST_SEARCHES - 1], "did you mean `port`?");
+    assert_eq!(hints[MOST_SEARCHES], "known: name, port");
+}

@@ -1,9 +1,12 @@
 //! The `plugins` of a configuration file, by name.
 
+use std::cell::Cell;
+use std::collections::HashMap;
+
 use serde_json::Value;
 
 use crate::config::file::PluginSpec;
-use crate::config::problem::Problem;
+use crate::config::problem::{MOST_SEARCHES, Problem};
 use crate::config::reader::Readable;
 use crate::config::resolve::FileDiscovery;
 use crate::config::resolve::deprecated::{aliased, instead_of, renew};
@@ -16,10 +19,17 @@ use crate::schedule::{Producer, Product};
 /// The source of endpoints that is no plugin of the scheduling table.
 pub(super) const FILE_DISCOVERY: &str = "file-discovery";
 
+/// So many mistakes in the parameters of one instance are told at once: each is searched by leaving parameters out.
+const MOST_MISTAKES: usize = 32;
+
 /// All instances of a file, in its order.
 #[derive(Debug)]
 pub(super) struct Instances<'a> {
     list: Vec<Instance<'a>>,
+    /// Where each name is in the list.
+    places: HashMap<&'a str, usize>,
+    /// References for which a near name was searched.
+    searches: Cell<usize>,
 }
 
 /// One instance.
@@ -64,7 +74,8 @@ impl<'a> Instances<'a> {
         tables: &[&'static [Plugin]],
         problems: &mut Vec<Problem>,
     ) -> Self {
-        let mut instances = Self { list: Vec::with_capacity(specs.len()) };
+        let list = Vec::with_capacity(specs.len());
+        let mut instances = Self { list, places: HashMap::new(), searches: Cell::default() };
         for (at, spec) in specs.iter() {
             let Some(type_name) = given(spec.kind.as_deref()) else {
                 let problem = Problem::error(format!("plugins[{at}].type"), "is missing");
@@ -90,13 +101,14 @@ impl<'a> Instances<'a> {
                 type_name: aliased(type_name),
             };
             instance.check(problems);
+            instances.places.insert(name, instances.list.len());
             instances.list.push(instance);
         }
         instances
     }
 
     pub(super) fn named(&self, name: &str) -> Option<&Instance<'a>> {
-        self.list.iter().find(|instance| instance.name == name)
+        self.list.get(*self.places.get(name)?)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
@@ -134,8 +146,10 @@ impl<'a> Instances<'a> {
     /// The problem of a reference at `path` to no instance.
     pub(super) fn undefined(&self, path: impl Into<String>, name: &str) -> Problem {
         let problem = Problem::error(path, format!("no plugin is named `{name}`"));
-        let near = problem.nearest(name, self.names());
-        if near.hint.is_some() { near } else { near.hint("list it under plugins") }
+        let searched = self.searches.replace(self.searches.get() + 1);
+        let near =
+            if searched < MOST_SEARCHES { problem.nearest(name, self.names()) } else { problem };
+        near.or_hint("list it under plugins")
     }
 }
 
@@ -168,6 +182,9 @@ impl<'a> Instance<'a> {
     /// Builds the instance, to see whether its parameters are good wherever it is used.
     fn check(&mut self, problems: &mut Vec<Problem>) {
         let path = format!("plugins[{}].parameters", self.at);
+        if let Some(given) = self.no_map() {
+            return problems.push(Problem::no_map(path, &given));
+        }
         renew(self.type_name, &path, &mut self.parameters, problems);
         if let Some(count @ ..=0) = self.parameters.get("maxNumOfEndpoints").and_then(Value::as_i64)
             && self.plays(Role::Picker)
@@ -180,6 +197,23 @@ impl<'a> Instance<'a> {
         self.mistakes(&path, problems);
         if problems.len() == before {
             self.keep(problems);
+        }
+    }
+
+    /// What stands in the place of its parameters, where that is no map and is read.
+    fn no_map(&self) -> Option<String> {
+        let unread = matches!(
+            self.kind,
+            Kind::Known(Plugin { build: Build::ServedVerifier | Build::Parser, .. })
+                | Kind::Later
+                | Kind::Unknown
+        );
+        match &self.parameters {
+            _ if unread => None,
+            Value::Null | Value::Object(_) => None,
+            Value::Array(_) => Some("a list".to_owned()),
+            Value::Bool(_) | Value::Number(_) => Some(format!("`{}`", self.parameters)),
+            Value::String(text) => Some(format!("{text:?}")),
         }
     }
 
@@ -202,7 +236,8 @@ impl<'a> Instance<'a> {
     /// Reports what the plugin refuses, each with the parameter that it is about.
     fn mistakes(&self, path: &str, problems: &mut Vec<Problem>) {
         let mut raw = self.parameters.clone();
-        while let Err(BadParameters(message)) = self.built(raw.clone()) {
+        for _ in 0..MOST_MISTAKES {
+            let Err(BadParameters(message)) = self.built(raw.clone()) else { return };
             match self.culprit(&raw, &message) {
                 Some(culprit) => {
                     problems.push(told(format!("{path}.{culprit}"), &message));
@@ -308,6 +343,8 @@ fn kind(
     let sources = TYPES.iter().map(|(name, _)| *name);
     let known = names(tables).chain([FILE_DISCOVERY]).chain(sources);
     let problem = Problem::error(path, format!("unknown plugin type `{type_name}`"));
-    problems.push(problem.nearest(type_name, known).or_hint("docs/plugins.md lists the types"));
+    let search = problems.len() < MOST_SEARCHES;
+    let near = if search { problem.nearest(type_name, known) } else { problem };
+    problems.push(near.or_hint("docs/plugins.md lists the types"));
     Kind::Unknown
 }

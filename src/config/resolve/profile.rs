@@ -60,11 +60,13 @@ pub(super) fn resolve(
         let draft = shared.written(at, spec, problems);
         profiles.push((spec.name.as_deref().unwrap_or_default(), draft));
     }
-    if !file.scheduling_profiles.is_empty() {
-        let pickerless = profiles.iter().any(|(_, draft)| draft.picker.is_none());
-        shared.unused(pickerless, problems);
+    if readable(&file.scheduling_profiles) {
+        if !file.scheduling_profiles.is_empty() {
+            let pickerless = profiles.iter().any(|(_, draft)| draft.picker.is_none());
+            shared.unused(pickerless, problems);
+        }
+        shared.idle(detector(file), problems);
     }
-    shared.idle(detector(file), problems);
     let profiles = profiles.into_iter().map(|(name, draft)| {
         let profile = draft.finish(instances, tables, problems)?;
         Some((name.into(), profile))
@@ -121,7 +123,8 @@ impl<'f, 'a> Shared<'f, 'a> {
             instance.is_some_and(|instance| instance.type_name() == RANDOM)
         };
         let meant = spec.plugins.iter().any(|(_, step)| random(step));
-        if !later && !meant && draft.scorers.is_empty() && problems.len() == before {
+        let known = spec.plugins.whole() && !later && problems.len() == before;
+        if known && !meant && draft.scorers.is_empty() {
             let message = "has no scorer: all endpoints are equal to its picker";
             let problem = Problem::warning(format!("schedulingProfiles[{at}]"), message);
             problems.push(problem.hint("name a scorer, or random-picker to say that it is meant"));
@@ -265,6 +268,11 @@ impl Draft {
         };
         Some(Profile { filters, scorers, picker })
     }
+}
+
+/// Whether all of the profiles could be read: what could not may name any instance.
+fn readable(profiles: &Readable<ProfileSpec>) -> bool {
+    profiles.whole() && profiles.iter().all(|(_, profile)| profile.plugins.whole())
 }
 
 /// Each profile has a name of its own.

@@ -85,7 +85,6 @@ fn the_director_is_told_how_urgent_a_request_is() {
     assert_eq!(rig.exchange.ask().unwrap().priority, -1);
 }
 
-// G20
 #[test]
 fn the_current_name_of_the_objective_wins_and_what_is_unknown_is_ordinary() {
     for (headers, priority) in [
@@ -254,7 +253,6 @@ fn a_pool_that_fails_open_lets_the_gateway_go_on_before_its_endpoints_are_known(
     assert_eq!(rig.headers(&[(":path", "/v1/models")], true).said(), ["IM 503"]);
 }
 
-// G50
 #[test]
 fn who_served_is_reported_where_that_is_asked_for() {
     let report = |asked: bool, namespace: &str, key: &str| {

@@ -18,7 +18,7 @@ struct Slot {
 
 impl AdapterSlots {
     pub(super) fn new(limit: usize) -> Self {
-        Self { limit, slots: Vec::with_capacity(limit) }
+        Self { limit, slots: Vec::new() }
     }
 
     /// Whether a request of this adapter may run beside those that run now.

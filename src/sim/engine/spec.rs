@@ -30,7 +30,7 @@ pub struct EngineSpec {
 impl EngineSpec {
     /// Whether a job of this size can ever run. Its last output token needs no room in the cache.
     pub fn fits(&self, prompt_tokens: usize, output_tokens: usize) -> bool {
-        let tokens = prompt_tokens.max(1) + output_tokens.max(1) - 1;
+        let tokens = prompt_tokens.max(1).saturating_add(output_tokens.max(1) - 1);
         tokens.div_ceil(self.block_tokens()) <= self.kv_blocks()
     }
 

@@ -41,6 +41,13 @@ fn first_token(id: u64, cached_tokens: usize) -> Event {
 }
 
 #[test]
+fn a_job_of_any_length_is_judged_without_an_overflow() {
+    let spec = EngineSpec::default();
+    assert!(!spec.fits(usize::MAX, usize::MAX) && !spec.fits(1, usize::MAX));
+    assert!(spec.fits(1, spec.kv_tokens) && !spec.fits(2, spec.kv_tokens));
+}
+
+#[test]
 fn one_prompt_of_1000_tokens_alone_takes_125_ms_to_its_first_token() {
     let mut engine = engine(EngineSpec::default(), [job(1, 1_000, 3)]);
     let (steps, events) = run(&mut engine);

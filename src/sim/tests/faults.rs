@@ -193,10 +193,24 @@ async fn servers_share_a_port_at_addresses_of_their_own() {
 }
 
 #[test]
+fn numbers_that_would_exhaust_memory_are_refused_with_their_range() {
+    for (flag, value, range) in [
+        ("--servers", "0", "1..=65536"),
+        ("--servers", "99999999999", "1..=65536"),
+        ("--block-size", "0", "1..=65536"),
+        ("--max-num-seqs", "65537", "1..=65536"),
+        ("--max-loras", "18446744073709551615", "0..=65536"),
+        ("--max-num-batched-tokens", "10000001", "1..=10000000"),
+        ("--kv-tokens", "1000000001", "1..=1000000000"),
+    ] {
+        let error = refused(flag, value);
+        assert!(["--", value, range].iter().all(|it| error.contains(it)), "{flag}: {error}");
+    }
+}
+
+#[test]
 fn arguments_without_sense_are_refused() {
-    for line in
-        ["--servers 0", "--slow 1=2", "--time-scale 0", "--block-size 0", "--decode-step-ms=-1"]
-    {
+    for line in ["--slow 1=2", "--time-scale 0", "--kv-tokens 15", "--decode-step-ms=-1"] {
         assert!(args(line).engine_specs().is_err(), "{line}");
     }
     let specs = args("--servers 2 --slow 1=2.5 --max-loras 7").engine_specs().unwrap();

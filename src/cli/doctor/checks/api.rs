@@ -1,14 +1,15 @@
 //! Whether the API server answers.
 
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "api-server", good: "the API server answers", run };
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let silent = facts.cluster.as_ref().and_then(|it| Some((&it.server, it.silent.as_ref()?)));
-    let told = silent.map(|(server, why)| {
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster.as_ref().ok_or("no cluster is asked")?;
+    let server = &cluster.server;
+    let told = cluster.silent.as_ref().map(|why| {
         Finding::problem(
             CHECK,
             format!("the API server at {server} does not answer: {why}"),
@@ -16,7 +17,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
             "mend KUBECONFIG or the network; in a pod, its service account",
         )
     });
-    told.into_iter().collect()
+    Ok(told.into_iter().collect())
 }
 
 #[cfg(test)]

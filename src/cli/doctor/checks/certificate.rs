@@ -1,7 +1,7 @@
 //! Whether the certificate of the picker can be used.
 
 use crate::cli::doctor::facts::{Certificate, Facts};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "certificate", good: "the certificate of the picker can be used", run };
@@ -9,9 +9,9 @@ pub(in crate::cli::doctor) const CHECK: Check =
 /// Seconds before its end in which a certificate should be renewed.
 const SOON: i64 = 7 * 86_400;
 
-fn run(facts: &Facts) -> Vec<Finding> {
+fn run(facts: &Facts) -> Outcome {
     let told = match &facts.certificate {
-        None => None,
+        None => return Err("the picker makes its own: no --cert-path is given"),
         Some(Err(why)) => Some(Finding::problem(
             CHECK,
             format!("--cert-path: {why}"),
@@ -20,7 +20,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
         )),
         Some(Ok(certificate)) => judge(certificate, facts.now),
     };
-    told.into_iter().collect()
+    Ok(told.into_iter().collect())
 }
 
 fn judge(certificate: &Certificate, now: i64) -> Option<Finding> {

@@ -1,7 +1,7 @@
 //! Whether clocks agree.
 
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "clocks", good: "the clocks that were read agree with ours", run };
@@ -9,7 +9,10 @@ pub(in crate::cli::doctor) const CHECK: Check =
 /// Seconds that clocks may differ: their dates are told in whole seconds, and answers take a time.
 const ALLOWED: i64 = 5;
 
-fn run(facts: &Facts) -> Vec<Finding> {
+fn run(facts: &Facts) -> Outcome {
+    if facts.clocks.is_empty() {
+        return Err("no clock was read");
+    }
     let wrong = facts.clocks.iter().filter(|clock| clock.ahead.abs() > ALLOWED);
     let told = wrong.map(|clock| {
         let (seconds, side) =
@@ -21,7 +24,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
             "let all machines keep time by NTP",
         )
     });
-    told.collect()
+    Ok(told.collect())
 }
 
 #[cfg(test)]

@@ -1,38 +1,32 @@
 //! The configuration file, as `lodesman check` sees it.
 
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::finding::{Check, Finding};
-use crate::config::Severity;
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
+use crate::config::{Problem, Severity};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "configuration", good: "the configuration can be used", run };
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let fix = "see `lodesman check FILE`";
+fn run(facts: &Facts) -> Outcome {
     match &facts.configuration {
-        None => Vec::new(),
-        Some(Err(why)) => vec![Finding::problem(
+        None => Err("no configuration is given"),
+        Some(Err(why)) => Ok(vec![Finding::problem(
             CHECK,
             format!("the configuration cannot be read: {why}"),
             "the picker does not start",
             "name a file that is there by --config-file",
-        )],
-        Some(Ok(problems)) => problems
-            .iter()
-            .map(|problem| {
-                let line = problem.line.map(|line| format!("line {line}, ")).unwrap_or_default();
-                let found = format!("{line}{}: {}", problem.path, problem.message);
-                let fix = problem.hint.clone().unwrap_or_else(|| fix.to_owned());
-                match problem.severity {
-                    Severity::Error => {
-                        Finding::problem(CHECK, found, "the picker does not start with it", fix)
-                    }
-                    Severity::Warning => {
-                        Finding::problem(CHECK, found, "it has no effect", fix).noted()
-                    }
-                }
-            })
-            .collect(),
+        )]),
+        Some(Ok(problems)) => Ok(problems.iter().map(told).collect()),
+    }
+}
+
+fn told(problem: &Problem) -> Finding {
+    let line = problem.line.map(|line| format!("line {line}, ")).unwrap_or_default();
+    let found = format!("{line}{}: {}", problem.path, problem.message);
+    let fix = problem.hint.clone().unwrap_or_else(|| "see `lodesman check FILE`".to_owned());
+    match problem.severity {
+        Severity::Error => Finding::problem(CHECK, found, "the picker does not start with it", fix),
+        Severity::Warning => Finding::problem(CHECK, found, "it has no effect", fix).noted(),
     }
 }
 
@@ -40,7 +34,6 @@ fn run(facts: &Facts) -> Vec<Finding> {
 mod tests {
     use super::*;
     use crate::cli::doctor::checks::fixture::told;
-    use crate::config::Problem;
 
     #[test]
     fn errors_are_problems_and_warnings_are_noted() {

@@ -1,7 +1,7 @@
 //! Which kinds of objects are installed, in which versions.
 
 use crate::cli::doctor::facts::{Cluster, Facts, Wanted};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 use crate::config::PoolGroup;
 
 pub(in crate::cli::doctor) const CHECK: Check =
@@ -27,15 +27,14 @@ const OPTIONAL: [(&str, &[&str], &str); 2] = [
     ),
 ];
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = facts.cluster.as_ref().filter(|it| it.silent.is_none()) else {
-        return Vec::new();
-    };
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
     let needed = match &cluster.wanted {
         Wanted::Pool { group, .. } => pool(cluster, *group),
         Wanted::Selected { .. } => None,
     };
-    needed.into_iter().chain(OPTIONAL.iter().filter_map(|kind| optional(cluster, kind))).collect()
+    let missing = OPTIONAL.iter().filter_map(|kind| optional(cluster, kind));
+    Ok(needed.into_iter().chain(missing).collect())
 }
 
 fn pool(cluster: &Cluster, group: PoolGroup) -> Option<Finding> {
@@ -102,11 +101,8 @@ mod tests {
         let found = "problem: InferencePool is served as inference.networking.x-k8s.io/v1alpha2, \
                      not as inference.networking.k8s.io/v1";
         assert_eq!(told(CHECK, &with(old.clone())), [found]);
-        assert!(
-            (CHECK.run)(&with(old.clone()))[0]
-                .fix
-                .contains("--pool-group inference.networking.x-k8s.io")
-        );
+        let findings = (CHECK.run)(&with(old.clone())).unwrap();
+        assert!(findings[0].fix.contains("--pool-group inference.networking.x-k8s.io"));
         old.served.clear();
         let all = told(CHECK, &with(old));
         assert_eq!(all[0], "problem: there is no InferencePool inference.networking.k8s.io/v1");

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::route::targets;
 use crate::cli::doctor::facts::{Cluster, Facts, at, items, name, text};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check = Check {
     name: "envoy-gateway",
@@ -15,25 +15,36 @@ pub(in crate::cli::doctor) const CHECK: Check = Check {
 /// The header that names the destination.
 const DESTINATION: &str = "x-gateway-destination-endpoint";
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = &facts.cluster else { return Vec::new() };
-    let Some(pool) = cluster.pool_parts() else { return Vec::new() };
-    let Some((service, _)) = &pool.picker else { return Vec::new() };
-    if let Err(why) = &cluster.extension_policies {
-        let fix = "let this account list envoyextensionpolicies and backendtrafficpolicies";
-        return vec![Finding::unseen(CHECK, "EnvoyExtensionPolicies", why, fix)];
-    }
-    let mut found = Vec::new();
-    for policy in Cluster::list(&cluster.extension_policies) {
-        let asks = |it: &&Value| {
-            items(at(it, "/backendRefs")).any(|to| at(to, "/name") == service.as_str())
-        };
-        for ask in items(at(policy, "/spec/extProc")).filter(asks) {
-            found.extend(asked(name(policy), ask, pool.fail_open));
-            found.extend(obeyed(cluster, policy));
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
+    let (service, pool) = cluster.picker()?;
+    let policies = match &cluster.extension_policies {
+        Ok(Some(policies)) => policies,
+        Ok(None) => return Err("EnvoyExtensionPolicies are not installed"),
+        Err(why) => {
+            let fix = "let this account list envoyextensionpolicies and backendtrafficpolicies";
+            return Ok(vec![Finding::unseen(CHECK, "EnvoyExtensionPolicies", why, fix)]);
         }
+    };
+    let mut asking = policies
+        .iter()
+        .flat_map(|policy| asks(policy, &service).map(move |ask| (policy, ask)))
+        .peekable();
+    if asking.peek().is_none() {
+        return Err("no EnvoyExtensionPolicy of the namespace asks the picker");
     }
-    found
+    let told = asking.flat_map(|(policy, ask)| {
+        let wrong = asked(name(policy), ask, pool.fail_open);
+        wrong.into_iter().chain(obeyed(cluster, policy))
+    });
+    Ok(told.collect())
+}
+
+/// Where a policy asks the picker of this Service.
+fn asks<'a>(policy: &'a Value, service: &'a str) -> impl Iterator<Item = &'a Value> {
+    let ours =
+        move |it: &&Value| items(at(it, "/backendRefs")).any(|to| at(to, "/name") == service);
+    items(at(policy, "/spec/extProc")).filter(ours)
 }
 
 /// What is wrong with how the picker is asked.

@@ -68,9 +68,12 @@ pub(in crate::cli::doctor) fn with(cluster: Cluster) -> Facts {
     Facts { cluster: Some(cluster), ..Facts::default() }
 }
 
-/// What a check finds, a line each.
+/// What a check finds, a line each; a line with the reason where it had nothing to look at.
 pub(in crate::cli::doctor) fn told(check: Check, facts: &Facts) -> Vec<String> {
-    let findings = (check.run)(facts);
+    let findings = match (check.run)(facts) {
+        Ok(findings) => findings,
+        Err(reason) => return vec![format!("not checked: {reason}")],
+    };
     assert!(findings.iter().all(|it| it.check == check.name && !it.fix.is_empty()));
     let line = |severity, found| match severity {
         Severity::Problem => format!("problem: {found}"),

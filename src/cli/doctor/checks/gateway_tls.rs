@@ -2,24 +2,25 @@
 
 use serde_json::Value;
 
-use crate::cli::doctor::facts::{Cluster, Facts, at, name, text};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::facts::{Facts, at, name, text};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "gateway-tls", good: "no rule for the picker's TLS contradicts it", run };
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = &facts.cluster else { return Vec::new() };
-    let Some((service, _)) = cluster.pool_parts().and_then(|pool| pool.picker) else {
-        return Vec::new();
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
+    let (service, _) = cluster.picker()?;
+    let rules = match &cluster.destination_rules {
+        Ok(Some(rules)) => rules,
+        Ok(None) => return Err("DestinationRules are not installed"),
+        Err(why) => {
+            let fix = "let this account list destinationrules.networking.istio.io";
+            return Ok(vec![Finding::unseen(CHECK, "DestinationRules", why, fix)]);
+        }
     };
-    if let Err(why) = &cluster.destination_rules {
-        let fix = "let this account list destinationrules.networking.istio.io";
-        return vec![Finding::unseen(CHECK, "DestinationRules", why, fix)];
-    }
-    let rules = Cluster::list(&cluster.destination_rules).iter();
-    let ours = rules.filter(|rule| is_host(at(rule, "/spec/host"), &service));
-    ours.flat_map(|rule| judge(rule, facts)).collect()
+    let ours = rules.iter().filter(|rule| is_host(at(rule, "/spec/host"), &service));
+    Ok(ours.flat_map(|rule| judge(rule, facts)).collect())
 }
 
 /// Whether a rule is for a Service, by its short name or by a longer one.

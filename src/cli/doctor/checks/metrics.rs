@@ -3,12 +3,15 @@
 use std::collections::BTreeMap;
 
 use crate::cli::doctor::facts::Facts;
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "metrics", good: "the metrics pages that were read tell a load", run };
 
-fn run(facts: &Facts) -> Vec<Finding> {
+fn run(facts: &Facts) -> Outcome {
+    if facts.pages.is_empty() {
+        return Err("there is no metrics page to read");
+    }
     let mut unread = BTreeMap::<&str, Vec<&str>>::new();
     let mut mute = Vec::new();
     for page in &facts.pages {
@@ -34,7 +37,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
             "label its pods llm-d.ai/engine-type, or describe its engine in core-metrics-extractor",
         )
     });
-    unread.chain(mute).collect()
+    Ok(unread.chain(mute).collect())
 }
 
 /// One of them, and how many there are.

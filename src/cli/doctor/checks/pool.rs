@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::cli::doctor::facts::{Cluster, Facts, Wanted, at, is_ready, labels_of};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "pool", good: "the pool selects pods that are ready", run };
@@ -13,10 +13,8 @@ pub(in crate::cli::doctor) const CHECK: Check =
 /// Values of a label that are shown.
 const SHOWN: usize = 5;
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = facts.cluster.as_ref().filter(|it| it.silent.is_none()) else {
-        return Vec::new();
-    };
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
     let absent = match (&cluster.wanted, &cluster.pool) {
         (Wanted::Pool { name, .. }, Ok(None)) => Some(absent(cluster, name)),
         (Wanted::Pool { name, .. }, Err(why)) => {
@@ -25,7 +23,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
         }
         _ => None,
     };
-    absent.or_else(|| members(cluster)).into_iter().collect()
+    Ok(absent.or_else(|| members(cluster)).into_iter().collect())
 }
 
 fn absent(cluster: &Cluster, name: &str) -> Finding {
@@ -130,7 +128,7 @@ mod tests {
             pod("a", &json!({"app": "vllm"}), 8000),
             pod("b", &json!({"x": "y"}), 1),
         ]));
-        let findings = (CHECK.run)(&with(empty));
+        let findings = (CHECK.run)(&with(empty)).unwrap();
         assert_eq!(findings[0].found, "the InferencePool llm selects no pod: none has app=llm");
         assert!(findings[0].fix.ends_with("there are app=vllm (1)"), "{}", findings[0].fix);
     }

@@ -3,23 +3,31 @@
 use std::collections::BTreeMap;
 
 use crate::cli::doctor::facts::{Cluster, Facts, declared, name};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "ports", good: "the ports of the pool are ports of its pods", run };
 
-/// Pods whose containers declare no port are not judged: a port need not be declared.
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = &facts.cluster else { return Vec::new() };
+/// Pods whose containers declare no port are not looked at: a port need not be declared.
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
     let wanted = cluster.ports();
-    let mut others = BTreeMap::<Vec<u16>, Vec<&str>>::new();
-    for pod in Cluster::list(&cluster.pods) {
-        let declared = declared(pod);
-        if !declared.is_empty() && wanted.iter().any(|port| !declared.contains(port)) {
-            others.entry(declared).or_default().push(name(pod));
-        }
+    if wanted.is_empty() {
+        return Err("the ports of the pool are not known");
     }
-    others.into_iter().map(|(declared, pods)| mismatch(&wanted, &declared, &pods)).collect()
+    let mut alike = BTreeMap::<Vec<u16>, Vec<&str>>::new();
+    for pod in Cluster::list(&cluster.pods) {
+        alike.entry(declared(pod)).or_default().push(name(pod));
+    }
+    alike.remove(&Vec::new());
+    if alike.is_empty() {
+        return Err("no pod that declares a port was read");
+    }
+    let others = alike
+        .into_iter()
+        .filter(|(declared, _)| wanted.iter().any(|port| !declared.contains(port)));
+    let told = others.map(|(declared, pods)| mismatch(&wanted, &declared, &pods));
+    Ok(told.collect())
 }
 
 fn mismatch(wanted: &[u16], declared: &[u16], pods: &[&str]) -> Finding {
@@ -64,6 +72,9 @@ mod tests {
         let mut silent = pod("c", &json!({"app": "llm"}), 8080);
         silent["spec"]["containers"] = json!([{"name": "server"}]);
         other.pods = Ok(Some(vec![silent]));
-        assert_eq!(told(CHECK, &with(other)), [""; 0], "nothing is declared");
+        let nothing = ["not checked: no pod that declares a port was read"];
+        assert_eq!(told(CHECK, &with(other.clone())), nothing);
+        other.pods = Err("forbidden".to_owned());
+        assert_eq!(told(CHECK, &with(other)), nothing);
     }
 }

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::cli::doctor::facts::{Facts, Right};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "rights", good: "the account may do what the picker does", run };
@@ -14,10 +14,8 @@ type Rule<'a> = (&'a str, &'a str, Option<&'a str>);
 /// Rules with their verbs, and what is off without them.
 type Rules<'a> = BTreeMap<Rule<'a>, (Vec<&'a str>, &'a str)>;
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = facts.cluster.as_ref().filter(|it| it.silent.is_none()) else {
-        return Vec::new();
-    };
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
     let mut missing = Rules::new();
     let mut unknown = None;
     for right in &cluster.rights {
@@ -51,7 +49,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
         let fix = "ask as an account that may make (self) subject access reviews";
         Finding::unseen(CHECK, "the rights", why, fix)
     });
-    missing.into_iter().map(told).chain(unseen).collect()
+    Ok(missing.into_iter().map(told).chain(unseen).collect())
 }
 
 #[cfg(test)]
@@ -69,7 +67,7 @@ mod tests {
     fn the_rule_that_is_missing_is_written_out() {
         let mut closed = cluster();
         closed.rights = vec![right("list", Ok(false)), right("watch", Ok(false))];
-        let findings = (CHECK.run)(&with(closed.clone()));
+        let findings = (CHECK.run)(&with(closed.clone())).unwrap();
         let [finding] = &findings[..] else { panic!("{findings:?}") };
         assert_eq!(finding.found, "this account may not list, watch pods in prod");
         assert_eq!(finding.means, "off: the endpoints");

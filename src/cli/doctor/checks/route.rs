@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use crate::cli::doctor::facts::{Cluster, Facts, Wanted, at, items, name, text};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check =
     Check { name: "routes", good: "the routes to the pool let answers take their time", run };
@@ -11,16 +11,18 @@ pub(in crate::cli::doctor) const CHECK: Check =
 /// Seconds that an answer may well take.
 const LONG: f64 = 300.0;
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = &facts.cluster else { return Vec::new() };
-    let Wanted::Pool { name: pool, .. } = &cluster.wanted else { return Vec::new() };
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
+    let Wanted::Pool { name: pool, .. } = &cluster.wanted else {
+        return Err("no InferencePool is named");
+    };
     let routes = match &cluster.routes {
         Ok(Some(routes)) => routes,
         // Without the Gateway API there is an Envoy of its own.
-        Ok(None) => return Vec::new(),
+        Ok(None) => return Err("HTTPRoutes are not installed"),
         Err(why) => {
             let fix = "let this account list httproutes.gateway.networking.k8s.io";
-            return vec![Finding::unseen(CHECK, "HTTPRoutes", why, fix)];
+            return Ok(vec![Finding::unseen(CHECK, "HTTPRoutes", why, fix)]);
         }
     };
     let ours: Vec<_> = routes.iter().filter(|route| concerns(cluster, route, pool)).collect();
@@ -28,9 +30,9 @@ fn run(facts: &Facts) -> Vec<Finding> {
         let found = format!("no HTTPRoute of the namespace leads to the InferencePool {pool}");
         let means = "a Gateway sends no request to it, if one is meant to: routes of other namespaces were not read";
         let fix = "apply manifests/overlays for your gateway, or name the pool in the backendRefs of a route";
-        return vec![Finding::problem(CHECK, found, means, fix).noted()];
+        return Ok(vec![Finding::problem(CHECK, found, means, fix).noted()]);
     }
-    ours.into_iter().flat_map(|route| judge(route, pool)).collect()
+    Ok(ours.into_iter().flat_map(|route| judge(route, pool)).collect())
 }
 
 /// Whether a route leads to the pool, or asks the picker by a policy of Envoy Gateway.

@@ -2,8 +2,8 @@
 
 use serde_json::Value;
 
-use crate::cli::doctor::facts::{Cluster, Facts, Wanted, at, items};
-use crate::cli::doctor::finding::{Check, Finding};
+use crate::cli::doctor::facts::{Cluster, Facts, at, items};
+use crate::cli::doctor::finding::{Check, Finding, Outcome};
 
 pub(in crate::cli::doctor) const CHECK: Check = Check {
     name: "picker-service",
@@ -11,18 +11,16 @@ pub(in crate::cli::doctor) const CHECK: Check = Check {
     run,
 };
 
-fn run(facts: &Facts) -> Vec<Finding> {
-    let Some(cluster) = &facts.cluster else { return Vec::new() };
-    let (Wanted::Pool { name, .. }, Some(pool)) = (&cluster.wanted, cluster.pool_parts()) else {
-        return Vec::new();
-    };
+fn run(facts: &Facts) -> Outcome {
+    let cluster = facts.cluster()?;
+    let (name, pool) = cluster.known_pool()?;
     let Some((service, port)) = pool.picker else {
         let found = format!("the InferencePool {name} names no picker (endpointPickerRef)");
         let means = "a gateway that reads the pool asks nobody";
         let fix = "name the Service of Lodesman and its port, 9002";
-        return vec![Finding::problem(CHECK, found, means, fix)];
+        return Ok(vec![Finding::problem(CHECK, found, means, fix)]);
     };
-    match &cluster.service {
+    Ok(match &cluster.service {
         Err(why) => {
             let fix = "let this account get services and endpointslices";
             vec![Finding::unseen(CHECK, &format!("the Service {service}"), why, fix)]
@@ -39,7 +37,7 @@ fn run(facts: &Facts) -> Vec<Finding> {
             let wrong = port.and_then(|port| port_of(found, &service, port));
             wrong.into_iter().chain(replicas(cluster, &service)).collect()
         }
-    }
+    })
 }
 
 fn port_of(service: &Value, name: &str, wanted: u16) -> Option<Finding> {
