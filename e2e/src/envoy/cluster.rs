@@ -103,12 +103,15 @@ pub struct Tls {
     pub sni: Option<String>,
 }
 
+/// Longest time that a health check may take: on a busy machine a good picker may be late.
+const ANSWER: Duration = Duration::from_secs(5);
+
 /// An active health check of the picker: one failure ejects a replica, one success brings it back,
 /// and with none left Envoy uses none (panic threshold 0). What a check finds holds at once; Envoy would
 /// collect what it finds for a second.
 #[derive(Debug, Clone, Copy)]
 pub struct HealthCheck {
-    /// Time between two checks, and the time that one may take.
+    /// Time between two checks.
     pub interval: Duration,
 }
 
@@ -159,7 +162,7 @@ impl HealthCheck {
     fn render(self) -> Value {
         let interval = duration(self.interval);
         json!({
-            "timeout": interval,
+            "timeout": duration(ANSWER),
             "interval": interval,
             "no_traffic_interval": interval,
             "unhealthy_threshold": 1,
