@@ -105,6 +105,15 @@ struct View {
     age: Option<f32>,
 }
 
+/// What is usual of the steps of all candidates.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Seconds of a step in which one sequence decodes.
+    lone: f32,
+    /// How many times as long a step is with the requests of an endpoint.
+    growth: f32,
+}
+
 /// What is known of all candidates together.
 #[derive(Clone, Copy)]
 struct Mean {
@@ -114,10 +123,8 @@ struct Mean {
     prompt: f32,
     /// Requests of others that wait and that decode on an endpoint.
     others: (f32, f32),
-    /// Seconds of a step in which one sequence decodes.
-    lone_step: f32,
-    /// How many times as long a step is with the requests of an endpoint.
-    growth: f32,
+    /// What is usual of steps; none where no endpoint has enough requests to be crowded.
+    steps: Option<Steps>,
     /// Share of the lowest cost within which costs are equal.
     band: f32,
     /// Something was learnt of some candidate.
@@ -206,12 +213,32 @@ impl Mean {
             token: weighed(PROMPT_TOKEN_SECONDS, sum.token),
             prompt: weighed(USUAL_PROMPT, sum.prompt),
             others: (sum.waiting / news, sum.running / news),
-            lone_step: if sum.stepped > 0.0 { sum.steps / sum.stepped } else { STEP_SECONDS },
-            growth: Speed::growth(sum.ours / views.len().max(1) as f32 + others / news),
+            steps: Steps::of(views, sum.ours / views.len().max(1) as f32 + others / news, sum.most),
             proven: sum.weight > 0.0,
             spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
         }
+    }
+}
+
+impl Steps {
+    /// What is usual where an endpoint has `mean` requests; none where the `most` that one has crowd nobody.
+    fn of(views: &[View], mean: f32, most: f32) -> Option<Self> {
+        let growth = Speed::growth(mean);
+        if Speed::growth(most) <= CROWDED * growth {
+            return None;
+        }
+        let learnt = views.iter().filter_map(|view| view.ours.speed.lone_step());
+        let (count, sum) = learnt.fold((0.0, 0.0), |(count, sum), step| (count + 1.0, sum + step));
+        Some(Self { lone: if count > 0.0 { sum / count } else { STEP_SECONDS }, growth })
+    }
+
+    /// Seconds that an answer takes longer among so many requests than it usually may.
+    fn crowd(self, requests: f32, lone_step: Option<f32>) -> f32 {
+        let lone = lone_step.unwrap_or(self.lone);
+        // Who is slow alone is not crowded by that.
+        let usual = lone.max(self.lone) * self.growth;
+        ANSWER_TOKENS * (lone * Speed::growth(requests) - CROWDED * usual).max(0.0)
     }
 }
 
@@ -222,11 +249,10 @@ struct Sums {
     weight: f32,
     token: f32,
     prompt: f32,
-    /// Candidates whose steps were learnt, and seconds of these.
-    stepped: f32,
-    steps: f32,
     /// Requests of ours.
     ours: f32,
+    /// The most requests of a candidate, as far as is known.
+    most: f32,
     /// Candidates whose pages tell of others, and what they tell.
     news: f32,
     waiting: f32,
@@ -239,16 +265,17 @@ impl Sums {
         self.weight += ours.speed.weight();
         self.token += ours.speed.tokens_learnt();
         self.prompt += ours.speed.prompts_learnt();
-        if let Some(step) = ours.speed.lone_step() {
-            self.stepped += 1.0;
-            self.steps += step;
-        }
-        self.ours += ours.prompts + ours.decoding;
+        let mut requests = ours.prompts + ours.decoding;
+        self.ours += requests;
         if let Some((waiting, running)) = others {
             self.news += 1.0;
             self.waiting += waiting;
             self.running += running;
             self.age += age.unwrap_or_default();
+            requests += waiting + running;
+        }
+        if requests > self.most {
+            self.most = requests;
         }
     }
 }
@@ -291,20 +318,13 @@ impl Cost {
             ahead: ahead * token,
             own: own * (token + OTHERS_WEIGHT * mean.token),
             step: step * steps,
-            crowd: crowd(prompts + decoding + waiting + running, speed.lone_step(), mean),
+            crowd: mean.steps.map_or(0.0, |usual| {
+                usual.crowd(prompts + decoding + waiting + running, speed.lone_step())
+            }),
             load: load(ask, slot, speed.load()),
             full: full(ask.cx, slot),
         }
     }
-}
-
-/// Seconds that an answer takes longer among so many requests than it usually may.
-#[inline]
-fn crowd(requests: f32, lone_step: Option<f32>, mean: &Mean) -> f32 {
-    let lone = lone_step.unwrap_or(mean.lone_step);
-    // Who is slow alone is not crowded by that.
-    let usual = lone.max(mean.lone_step) * mean.growth;
-    ANSWER_TOKENS * (lone * Speed::growth(requests) - CROWDED * usual).max(0.0)
 }
 
 /// Seconds until the adapter is loaded.

@@ -139,13 +139,14 @@ fn sequences_that_decode_cost_their_share_of_the_steps() {
 
 #[test]
 fn crowded_steps_cost_what_an_answer_takes_longer_in_them() {
-    let among = |requests| Mean { growth: Speed::growth(requests), ..Mean::of(&[], 0) };
-    assert!((crowd(80.0, None, &among(20.0)) - 3.42).abs() < 0.01);
+    let among = |requests| Steps { lone: 0.02, growth: Speed::growth(requests) };
+    assert!((among(20.0).crowd(80.0, None) - 3.42).abs() < 0.01);
     let spared = [
-        ("few have one holder", crowd(12.0, None, &among(3.0))),
-        ("all have as many", crowd(80.0, None, &among(80.0))),
-        ("it is slow alone", crowd(20.0, Some(0.08), &among(20.0))),
-        ("it is faster with more", crowd(60.0, Some(0.005), &among(20.0))),
+        ("few have one holder", among(3.0).crowd(12.0, None)),
+        ("all have as many", among(80.0).crowd(80.0, None)),
+        ("it is slow alone", among(20.0).crowd(20.0, Some(0.08))),
+        ("it is faster with more", among(20.0).crowd(60.0, Some(0.005))),
     ];
     assert!(spared.iter().all(|(_, cost)| *cost <= 0.0), "{spared:?}");
+    assert!(Steps::of(&[], 3.0, 12.0).is_none() && Steps::of(&[], 20.0, 80.0).is_some());
 }
