@@ -13,7 +13,7 @@ use serde_json::Value;
 use crate::process::Process;
 
 /// From the start of the binary until all its ports are open.
-const START: Duration = Duration::from_secs(60);
+const START: Duration = Duration::from_mins(1);
 
 /// A running picker on loopback ports of the kernel's choice.
 #[derive(Debug)]
