@@ -195,6 +195,12 @@ impl View {
             age,
         }
     }
+
+    /// Requests there, as far as is known.
+    fn requests(&self) -> f32 {
+        let others = self.others.map_or(0.0, |(waiting, running)| waiting + running);
+        self.ours.prompts + self.ours.decoding + others
+    }
 }
 
 impl Mean {
@@ -213,7 +219,11 @@ impl Mean {
             token: weighed(PROMPT_TOKEN_SECONDS, sum.token),
             prompt: weighed(USUAL_PROMPT, sum.prompt),
             others: (sum.waiting / news, sum.running / news),
-            steps: Steps::of(views, sum.ours / views.len().max(1) as f32 + others / news, sum.most),
+            steps: Steps::of(
+                views,
+                sum.ours / views.len().max(1) as f32 + others / news,
+                sum.ours + others,
+            ),
             proven: sum.weight > 0.0,
             spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
@@ -222,9 +232,14 @@ impl Mean {
 }
 
 impl Steps {
-    /// What is usual where an endpoint has `mean` requests; none where the `most` that one has crowd nobody.
-    fn of(views: &[View], mean: f32, most: f32) -> Option<Self> {
+    /// What is usual where an endpoint has `mean` requests, and all have `total`; none where no endpoint is crowded.
+    fn of(views: &[View], mean: f32, total: f32) -> Option<Self> {
         let growth = Speed::growth(mean);
+        // So few that even one endpoint with all of them is not crowded.
+        if Speed::growth(total) <= CROWDED {
+            return None;
+        }
+        let most = views.iter().map(View::requests).fold(0.0, f32::max);
         if Speed::growth(most) <= CROWDED * growth {
             return None;
         }
@@ -251,8 +266,6 @@ struct Sums {
     prompt: f32,
     /// Requests of ours.
     ours: f32,
-    /// The most requests of a candidate, as far as is known.
-    most: f32,
     /// Candidates whose pages tell of others, and what they tell.
     news: f32,
     waiting: f32,
@@ -265,17 +278,12 @@ impl Sums {
         self.weight += ours.speed.weight();
         self.token += ours.speed.tokens_learnt();
         self.prompt += ours.speed.prompts_learnt();
-        let mut requests = ours.prompts + ours.decoding;
-        self.ours += requests;
+        self.ours += ours.prompts + ours.decoding;
         if let Some((waiting, running)) = others {
             self.news += 1.0;
             self.waiting += waiting;
             self.running += running;
             self.age += age.unwrap_or_default();
-            requests += waiting + running;
-        }
-        if requests > self.most {
-            self.most = requests;
         }
     }
 }

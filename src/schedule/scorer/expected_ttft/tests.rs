@@ -148,5 +148,5 @@ fn crowded_steps_cost_what_an_answer_takes_longer_in_them() {
         ("it is faster with more", among(20.0).crowd(60.0, Some(0.005))),
     ];
     assert!(spared.iter().all(|(_, cost)| *cost <= 0.0), "{spared:?}");
-    assert!(Steps::of(&[], 3.0, 12.0).is_none() && Steps::of(&[], 20.0, 80.0).is_some());
+    assert!(Steps::of(&[], 3.0, 12.0).is_none());
 }
