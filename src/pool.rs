@@ -18,7 +18,7 @@ pub use self::sample::{Adapters, Attributes, Reading, Sample};
 pub use self::selector::{Requirement, Selector, SelectorError};
 pub use self::served::Models;
 pub use self::snapshot::{Roster, Snapshot};
-pub use self::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, Speed};
+pub use self::speed::{CHUNK_TOKENS, PROMPT_TOKEN_SECONDS, STEP_SECONDS, Speed};
 pub use self::state::{Change, Event, Judging, State};
 pub use self::subset::{Allowed, Subset};
 pub use self::tally::Tally;

@@ -14,7 +14,7 @@ pub const CHUNK_TOKENS: f32 = 2048.0;
 pub const PROMPT_TOKEN_SECONDS: f32 = 1.0 / 8000.0;
 
 /// Seconds of a step in which one sequence decodes while nothing is known.
-const STEP_SECONDS: f32 = 0.02;
+pub const STEP_SECONDS: f32 = 0.02;
 
 /// What each further decoding sequence adds to a step, as a share of it.
 const STEP_GROWTH: f32 = 0.02;
@@ -96,7 +96,19 @@ impl Speed {
         if sequences < 1.0 {
             return 0.0;
         }
-        self.step.unwrap_or(STEP_SECONDS) * (1.0 + STEP_GROWTH * (sequences - 1.0))
+        self.lone_step().unwrap_or(STEP_SECONDS) * Self::growth(sequences)
+    }
+
+    /// Seconds of a step in which one sequence decodes; none until it was learnt.
+    #[inline]
+    pub fn lone_step(&self) -> Option<f32> {
+        self.step
+    }
+
+    /// How many times as long as with one a step is in which `sequences` decode.
+    #[inline]
+    pub fn growth(sequences: f32) -> f32 {
+        1.0 + STEP_GROWTH * (sequences - 1.0).max(0.0)
     }
 
     /// Seconds that loading an adapter takes.

@@ -1,12 +1,14 @@
 //! Prefers the endpoints on which the request will have its first token soonest: the default policy.
 //!
-//! `cost = ahead * token + own * (token + 1.5 mean token) + step + load + full`, in seconds, with
+//! `cost = ahead * token + own * (token + 1.5 mean token) + step + crowd + load + full`, in seconds, with
 //! - `ahead`: tokens of prompts that the endpoint has yet to compute, ours by our own count, those of others by its page;
 //! - `own`: tokens of this prompt that are not in its cache, once for this request and 1.5 times, at the mean speed, for those
 //!   that come after it; what another candidate has of it counts the less, the more prompts began so lately: they will
 //!   find the copy;
 //! - `token`: what a token of a prompt takes there, as learnt, `mean token` what it takes over all candidates;
 //! - `step`: what sequences that decode take of the steps in which that is computed;
+//! - `crowd`: what an answer takes longer there than in steps a quarter longer than is usual: the holder of a beginning that
+//!   all prompts share gets no more of them than can decode together;
 //! - `load`: what the adapter takes to be loaded, where it is not;
 //! - `full`: what a request has to wait for room, where the KV cache is about to be full.
 //!
@@ -21,7 +23,10 @@ use std::cell::RefCell;
 
 use serde::Deserialize;
 
-use crate::pool::{CHUNK_TOKENS, Outlook, PROMPT_TOKEN_SECONDS, Prompt, Reading, Slot, Standing};
+use crate::pool::{
+    CHUNK_TOKENS, Outlook, PROMPT_TOKEN_SECONDS, Prompt, Reading, STEP_SECONDS, Slot, Speed,
+    Standing,
+};
 use crate::schedule::registry::{Build, Plugin, parameters};
 use crate::schedule::{Needs, Part, PickContext, Scorer};
 
@@ -59,6 +64,12 @@ const NEARLY_FULL: f32 = 0.9;
 /// Seconds that a request waits for room in a full KV cache.
 const FULL_WAIT: f32 = 1.0;
 
+/// A step is crowded that takes so many times what is usual: below that the first token counts alone.
+const CROWDED: f32 = 1.25;
+
+/// Tokens of an answer that each take longer in crowded steps.
+const ANSWER_TOKENS: f32 = 200.0;
+
 /// Prompts for each candidate with the same beginning, of late, that halve what it costs to compute that beginning once
 /// more: a copy that so many will find is worth its price, so a hot prefix spreads before its holders are busy.
 const HOT: f32 = 4.0;
@@ -94,6 +105,15 @@ struct View {
     age: Option<f32>,
 }
 
+/// What is usual of the steps of all candidates.
+#[derive(Clone, Copy)]
+struct Steps {
+    /// Seconds of a step in which one sequence decodes.
+    lone: f32,
+    /// How many times as long a step is with the requests of an endpoint.
+    growth: f32,
+}
+
 /// What is known of all candidates together.
 #[derive(Clone, Copy)]
 struct Mean {
@@ -103,6 +123,8 @@ struct Mean {
     prompt: f32,
     /// Requests of others that wait and that decode on an endpoint.
     others: (f32, f32),
+    /// What is usual of steps; none where no endpoint has enough requests to be crowded.
+    steps: Option<Steps>,
     /// Share of the lowest cost within which costs are equal.
     band: f32,
     /// Something was learnt of some candidate.
@@ -140,9 +162,10 @@ impl Scorer for ExpectedTtft {
             name,
             values: costs.iter().map(|cost| 1e3 * seconds(cost)).collect(),
         };
-        let all: [Named; 6] = [
+        let all: [Named; 7] = [
             ("ahead_ms", |cost| cost.ahead),
             ("cost_ms", Cost::seconds),
+            ("crowd_ms", |cost| cost.crowd),
             ("full_ms", |cost| cost.full),
             ("load_ms", |cost| cost.load),
             ("own_ms", |cost| cost.own),
@@ -172,6 +195,12 @@ impl View {
             age,
         }
     }
+
+    /// Requests there, as far as is known.
+    fn requests(&self) -> f32 {
+        let others = self.others.map_or(0.0, |(waiting, running)| waiting + running);
+        self.ours.prompts + self.ours.decoding + others
+    }
 }
 
 impl Mean {
@@ -190,10 +219,41 @@ impl Mean {
             token: weighed(PROMPT_TOKEN_SECONDS, sum.token),
             prompt: weighed(USUAL_PROMPT, sum.prompt),
             others: (sum.waiting / news, sum.running / news),
+            steps: Steps::of(
+                views,
+                sum.ours / views.len().max(1) as f32 + others / news,
+                sum.ours + others,
+            ),
             proven: sum.weight > 0.0,
             spared: heat / (HOT + heat),
             band: BAND + BLIND_BAND * blind * age.min(1.0),
         }
+    }
+}
+
+impl Steps {
+    /// What is usual where an endpoint has `mean` requests, and all have `total`; none where no endpoint is crowded.
+    fn of(views: &[View], mean: f32, total: f32) -> Option<Self> {
+        let growth = Speed::growth(mean);
+        // So few that even one endpoint with all of them is not crowded.
+        if Speed::growth(total) <= CROWDED {
+            return None;
+        }
+        let most = views.iter().map(View::requests).fold(0.0, f32::max);
+        if Speed::growth(most) <= CROWDED * growth {
+            return None;
+        }
+        let learnt = views.iter().filter_map(|view| view.ours.speed.lone_step());
+        let (count, sum) = learnt.fold((0.0, 0.0), |(count, sum), step| (count + 1.0, sum + step));
+        Some(Self { lone: if count > 0.0 { sum / count } else { STEP_SECONDS }, growth })
+    }
+
+    /// Seconds that an answer takes longer among so many requests than it usually may.
+    fn crowd(self, requests: f32, lone_step: Option<f32>) -> f32 {
+        let lone = lone_step.unwrap_or(self.lone);
+        // Who is slow alone is not crowded by that.
+        let usual = lone.max(self.lone) * self.growth;
+        ANSWER_TOKENS * (lone * Speed::growth(requests) - CROWDED * usual).max(0.0)
     }
 }
 
@@ -236,18 +296,19 @@ struct Cost {
     ahead: f32,
     own: f32,
     step: f32,
+    crowd: f32,
     load: f32,
     full: f32,
 }
 
 impl Cost {
     fn seconds(&self) -> f32 {
-        self.ahead + self.own + self.step + self.load + self.full
+        self.ahead + self.own + self.step + self.crowd + self.load + self.full
     }
 
     #[inline]
     fn of(ask: Ask<'_>, slot: Slot, view: &View, mean: &Mean) -> Self {
-        let Outlook { prompt_tokens, decoding, speed, .. } = view.ours;
+        let Outlook { prompt_tokens, prompts, decoding, speed } = view.ours;
         let (waiting, running) = view.others.unwrap_or(mean.others);
         let unproven = speed.weight() <= 0.0 && mean.proven;
         let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
@@ -265,6 +326,9 @@ impl Cost {
             ahead: ahead * token,
             own: own * (token + OTHERS_WEIGHT * mean.token),
             step: step * steps,
+            crowd: mean.steps.map_or(0.0, |usual| {
+                usual.crowd(prompts + decoding + waiting + running, speed.lone_step())
+            }),
             load: load(ask, slot, speed.load()),
             full: full(ask.cx, slot),
         }

@@ -136,3 +136,17 @@ fn sequences_that_decode_cost_their_share_of_the_steps() {
     let scores = scores(&snapshot, 1_000, now);
     assert!(scores[1] >= 1.0 && scores[0] < 1.0, "{scores:?}");
 }
+
+#[test]
+fn crowded_steps_cost_what_an_answer_takes_longer_in_them() {
+    let among = |requests| Steps { lone: 0.02, growth: Speed::growth(requests) };
+    assert!((among(20.0).crowd(80.0, None) - 3.42).abs() < 0.01);
+    let spared = [
+        ("few have one holder", among(3.0).crowd(12.0, None)),
+        ("all have as many", among(80.0).crowd(80.0, None)),
+        ("it is slow alone", among(20.0).crowd(20.0, Some(0.08))),
+        ("it is faster with more", among(20.0).crowd(60.0, Some(0.005))),
+    ];
+    assert!(spared.iter().all(|(_, cost)| *cost <= 0.0), "{spared:?}");
+    assert!(Steps::of(&[], 3.0, 12.0).is_none());
+}
