@@ -72,11 +72,9 @@ impl Hits {
     }
 
     /// Tokens of the prompt that some candidate has and this one has not.
-    pub fn missing(&self, slot: Slot) -> u64 {
-        match count(self.deepest()).saturating_sub(self.blocks(slot)) {
-            0 => 0,
-            blocks => whole(self.prompt_tokens(blocks)),
-        }
+    #[expect(clippy::cast_possible_truncation, reason = "the nearest is meant")]
+    pub fn missing(&self, slot: Slot) -> f32 {
+        self.prompt_tokens(count(self.deepest()).saturating_sub(self.blocks(slot))) as f32
     }
 
     /// Tokens of so many blocks of the prompt.

@@ -314,7 +314,7 @@ impl Cost {
         let ahead = (prompt_tokens + waiting * mean.prompt) * if unproven { 2.0 } else { 1.0 };
         let prefix = &ask.cx.signals.prefix;
         let own = Prompt::uncached(ask.prompt_tokens, prefix.tokens(slot)) as f32;
-        let own = (own - mean.spared * prefix.missing(slot) as f32).max(1.0);
+        let own = (own - mean.spared * prefix.missing(slot)).max(1.0);
         let step = speed.step(decoding + running);
         let steps = if ahead > 0.0 {
             (ahead + own) / CHUNK_TOKENS
