@@ -167,6 +167,7 @@ fn check_children(spans: &[Received], request: &Received, server: &str) {
     }
 }
 
+// FR-144
 #[tokio::test]
 async fn a_sampled_request_is_traced_and_its_context_reaches_the_server() {
     let (receiver, fleet) = (Receiver::start().await.unwrap(), fleet(2, "--time-scale 50").await);

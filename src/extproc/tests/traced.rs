@@ -24,6 +24,7 @@ fn set(change: &HeaderMutation, name: &str) -> Option<String> {
     value.map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
+// FR-144
 #[test]
 fn a_request_of_a_trace_goes_on_in_it() {
     let mut rig = Rig::new(4, 4);
@@ -38,6 +39,7 @@ fn a_request_of_a_trace_goes_on_in_it() {
     assert_eq!((span.parent, span.error.as_deref()), (0xb7ad_6b71_6920_3331, None));
 }
 
+// FR-144
 #[test]
 fn a_context_that_is_none_is_replaced_with_all_that_came_with_it() {
     let mut rig = Rig::new(4, 4);
